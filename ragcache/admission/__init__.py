@@ -1,0 +1,1 @@
+"""Stage 4: may this answer be stored? Pure."""

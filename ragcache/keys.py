@@ -1,0 +1,287 @@
+"""Keys: an injective encoding, hashed with SHA-256, over every field that shapes an answer.
+
+A field that nobody listed is part of the key. The exceptions are named below, with the reason
+for each; that way round, a field added later can cause a miss, never a wrong hit.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from .errors import MissingTenantError, RequestError
+from .types import (
+    Document,
+    Fingerprint,
+    Formatted,
+    Keys,
+    Message,
+    PrincipalId,
+    Request,
+    Scope,
+    TenantId,
+)
+
+KEY_SCHEMA = 1
+
+#: Fields of a request that do not shape the answer, each with its reason.
+_NOT_SHAPING = {
+    "metadata": "never sent",
+    "volatile": "declared by the caller as not shaping the answer",
+    "session": "where state is kept; the turns themselves are in history",
+    "no_cache": "a control",
+    "no_store": "a control",
+    "refresh": "a control",
+    "only_if_cached": "a control",
+    "max_age_s": "a control, checked against the entry",
+    "ttl_s": "a control",
+    "expire_at": "a control",
+    "threshold": "a control, checked against the similarity",
+}
+
+#: Body fields that do not shape the answer.
+_NOT_SHAPING_PARAMS = frozenset(
+    {"stream", "stream_options", "user", "metadata", "timeout", "request_id", "extra_headers"}
+)
+
+#: Fields with a part of their own in the scope or in one of the two exact keys.
+_PLACED = frozenset(
+    {"tenant", "principal", "sharing", "namespace", "access"}  # columns of the scope
+    | {"question", "standalone", "documents", "history", "formatted"}  # see `_context`
+)
+
+
+def encode(value: Any) -> bytes:
+    """Return an injective encoding of plain data: typed, length-prefixed, order-free for maps.
+
+    Raises:
+        RequestError: A value of a type that has no canonical form.
+    """
+    out = bytearray()
+    _encode(value, out)
+    return bytes(out)
+
+
+def _encode(value: Any, out: bytearray) -> None:
+    match value:
+        case None:
+            out += b"n0:"
+        case bool():
+            out += b"b1:1" if value else b"b1:0"
+        case str():
+            _frame(b"s", value.encode("utf-8", "surrogatepass"), out)
+        case bytes() | bytearray():
+            _frame(b"y", bytes(value), out)
+        case int():
+            _frame(b"i", str(value).encode(), out)
+        case float():
+            _frame(b"f", value.hex().encode(), out)
+        case Mapping():
+            _encode_many(b"m", sorted((encode(k), encode(v)) for k, v in value.items()), out)
+        case Set():
+            _encode_many(b"u", sorted((encode(v),) for v in value), out)
+        case Sequence():
+            _encode_many(b"l", [(encode(v),) for v in value], out)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            pairs = {f.name: getattr(value, f.name) for f in fields(value)}
+            _encode([type(value).__name__, pairs], out)
+        case _ if hasattr(value, "model_json_schema"):
+            _encode([type(value).__name__, value.model_json_schema()], out)
+        case _:
+            raise RequestError(
+                f"cannot make a key from a {type(value).__name__}: pass plain data "
+                "(str, numbers, lists, dicts) in the request's fields"
+            )
+
+
+def _frame(tag: bytes, body: bytes, out: bytearray) -> None:
+    out += tag + str(len(body)).encode() + b":" + body
+
+
+def _encode_many(tag: bytes, rows: Sequence[tuple[bytes, ...]], out: bytearray) -> None:
+    _frame(tag, str(len(rows)).encode() + b":" + b"".join(b"".join(row) for row in rows), out)
+
+
+def fingerprint(*values: Any) -> Fingerprint:
+    """Return the SHA-256 of the injective encoding, in hex."""
+    return Fingerprint(hashlib.sha256(encode(values)).hexdigest())
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys and no blanks. Lists keep their order."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+# --- text --------------------------------------------------------------------------------------
+
+_CLOSING = re.compile(r"[\s.!?。！？…]+$")
+
+
+def fold(text: str) -> str:
+    """Return the text NFKC-folded and without format characters (UTR 36 section 2)."""
+    folded = unicodedata.normalize("NFKC", text)
+    return "".join(c for c in folded if unicodedata.category(c) != "Cf")
+
+
+def normal_question(question: str) -> str:
+    """Return the question with case, blanks and closing punctuation folded."""
+    return _CLOSING.sub("", " ".join(fold(question).casefold().split()))
+
+
+def normal_text(text: str) -> str:
+    """Return document text with newlines unified and trailing blanks removed."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def content_hash(text: str) -> Fingerprint:
+    """Return the hash of a document's normalised text."""
+    return Fingerprint(hashlib.sha256(normal_text(text).encode()).hexdigest())
+
+
+def raw_hash(text: str) -> str:
+    """Return the SHA-256 of the text as it is, in hex: `encode(sha256(text::bytea), 'hex')`."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- scope and keys ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What shapes an answer besides the request: the target and the policies in force."""
+
+    target: str
+    model: str
+    revision: str = ""
+    policy: str = ""
+
+
+def scope_of(request: Request, identity: Identity) -> Scope:
+    """Return where the request may look and store.
+
+    Raises:
+        MissingTenantError: The request names no tenant.
+        RequestError: A field holds a value without a canonical form.
+    """
+    if not isinstance(request.tenant, str) or not request.tenant.strip():
+        raise MissingTenantError
+    tenant = TenantId(request.tenant)
+    principal = PrincipalId(request.principal or request.tenant)
+    group = f"principal:{principal}" if request.sharing == "private" else request.sharing
+    partition = fingerprint(
+        KEY_SCHEMA,
+        tenant,
+        group,
+        request.namespace,
+        request.access,
+        identity,
+        _shaping(request),
+        _context(request),
+    )
+    return Scope(
+        tenant=tenant,
+        principal=principal,
+        group=group,
+        namespace=request.namespace,
+        partition=partition,
+        access=request.access,
+    )
+
+
+def keys_of(request: Request, scope: Scope) -> Keys:
+    """Return the exact key and the normalised one.
+
+    The exact key takes the documents as a set of contents: their order is ours to choose.
+    """
+    documents = sorted(content_hash(d.text) for d in request.documents)
+    asked = question_of(request)
+    return Keys(
+        exact=fingerprint(scope.partition, asked, request.question, request.history, documents),
+        normal=fingerprint(scope.partition, normal_question(asked)),
+    )
+
+
+def question_of(request: Request) -> str:
+    """Return the question that is matched: the stand-alone form where one is given."""
+    return request.standalone or request.question
+
+
+def _shaping(request: Request) -> dict[str, Any]:
+    shaping = {
+        f.name: getattr(request, f.name)
+        for f in fields(request)
+        if f.name not in _NOT_SHAPING and f.name not in _PLACED
+    }
+    shaping["tools"] = sorted(canonical_json(_plain(tool)) for tool in request.tools)
+    shaping["params"] = {k: v for k, v in request.params.items() if k not in _NOT_SHAPING_PARAMS}
+    return shaping
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value
+
+
+def _context(request: Request) -> Any:
+    """What stands around the question: the turns before it and the words of the template.
+
+    With a stand-alone question the turns shape only the exact key.
+    """
+    history = () if request.standalone else request.history
+    return [list(history), _skeleton(request.formatted, request.question)]
+
+
+def _skeleton(formatted: Formatted | None, question: str) -> Any:
+    """Return the formatted prompt with its blocks and its question cut out."""
+    if formatted is None:
+        return None
+    rows: list[Any] = []
+    for at, message in enumerate(formatted.messages):
+        if at == formatted.index and formatted.blocks:
+            holes = [formatted.head, formatted.separator, formatted.tail.split(question)]
+            rows.append([message.role, formatted.part, holes, _others(message, formatted.part)])
+        else:
+            last = at == len(formatted.messages) - 1 and isinstance(message.content, str)
+            body = message.text().split(question) if last and question else message.content
+            rows.append([message.role, body, message.tool_calls, message.tool_call_id])
+    return rows
+
+
+def _others(message: Message, part: int | None) -> list[Any]:
+    if part is None or isinstance(message.content, str):
+        return []
+    return [p for at, p in enumerate(message.content) if at != part]
+
+
+# --- salts -------------------------------------------------------------------------------------
+
+
+def cache_salt(secret: bytes, *trust_group: str) -> str:
+    """Return the KV cache salt of a trust group: 43 URL-safe characters.
+
+    HMAC-SHA256 with the operator's secret, so that a salt cannot be guessed from a tenant's
+    name; the shape is one no engine refuses (CVE-2026-105756: a malformed salt kills it).
+
+    Raises:
+        MissingTenantError: The trust group is empty or has an empty part.
+    """
+    if not trust_group or not all(trust_group):
+        raise MissingTenantError
+    digest = hmac.new(secret, b"ragcache/salt/1" + encode(trust_group), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def document_key(document: Document) -> str:
+    """Return the stable name of a document: source where it has one, else its content."""
+    return document.source or content_hash(document.text)

@@ -1,0 +1,1 @@
+"""Stage 1: arrange a request so that its prefix can be reused. Pure."""

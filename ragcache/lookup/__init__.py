@@ -1,0 +1,1 @@
+"""Stage 2: may a stored answer be served? Pure."""

@@ -1,0 +1,126 @@
+"""The seams: what a store, a target, an embedder and a tokenizer must do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from .types import (
+    Call,
+    Candidate,
+    Chunk,
+    Completion,
+    Document,
+    Embedding,
+    Entry,
+    EntryId,
+    Keys,
+    Scope,
+    TenantId,
+    Vector,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What an answer depends on, as it stood when the request began.
+
+    Taken before the target is called; a store compares it when it writes, so that an answer
+    begun before an invalidation cannot be served after it.
+    """
+
+    epoch: int
+    changes: tuple[tuple[str, int], ...] = ()
+
+
+class Store(Protocol):
+    """Where answers live. Every method works inside one tenant.
+
+    Raises (every method): StoreUnavailableError where the store cannot be reached.
+    """
+
+    #: Short name for messages and metrics: "postgres", "redis".
+    name: str
+    #: Whether `find_similar` can answer.
+    has_vectors: bool
+
+    async def open(self) -> None:
+        """Connect and check isolation. Raises IsolationError, MigrationError."""
+
+    async def close(self) -> None:
+        """Give everything back."""
+
+    async def find_exact(self, scope: Scope, keys: Keys, *, now: datetime) -> Sequence[Candidate]:
+        """Return entries under either key, the exact one first."""
+
+    async def find_similar(
+        self, scope: Scope, vector: Vector, *, embedder: str, now: datetime, limit: int
+    ) -> Sequence[Candidate]:
+        """Return the nearest servable entries of this scope, nearest first."""
+
+    async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
+        """Return the epoch of the namespace and the change numbers of the documents."""
+
+    async def put(self, entry: Entry, snapshot: Snapshot) -> str:
+        """Store the entry unless what it depends on has changed since the snapshot.
+
+        Returns: "" when stored, else why not.
+        """
+
+    async def touch(self, scope: Scope, entry: EntryId, *, now: datetime) -> None:
+        """Note a hit: never extends a lifetime."""
+
+    async def change(self, tenant: TenantId, names: Sequence[str]) -> int:
+        """Note that documents changed; return how many entries that kills."""
+
+    async def bump_epoch(self, tenant: TenantId, namespace: str) -> int:
+        """Kill every entry of a namespace; return the new epoch."""
+
+    async def quarantine(self, scope: Scope, entry: EntryId, *, reason: str) -> None:
+        """Take an entry out of service and write an audit row."""
+
+    async def purge(self, tenant: TenantId, *, dry_run: bool = False) -> int:
+        """Remove every entry of a tenant; return how many."""
+
+
+@runtime_checkable
+class Target(Protocol):
+    """Who answers a miss."""
+
+    #: "openai", "vllm", "anthropic", ...: selects provider rules and extra fields.
+    provider: str
+    #: Identity for keys: base URL or engine, never a secret.
+    name: str
+    model: str
+
+    async def complete(self, call: Call) -> Completion:
+        """Return the whole answer. Raises TargetError."""
+
+    def stream(self, call: Call) -> AsyncIterator[Chunk]:
+        """Yield the answer in pieces; the last one carries the completion."""
+
+
+class Embedder(Protocol):
+    """Turns questions into unit vectors."""
+
+    #: Changes whenever vectors may change: model, revision, options, dimensions.
+    id: str
+    dimensions: int
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Embedding]:
+        """Return one embedding a text. Raises EmbeddingError."""
+
+    async def close(self) -> None:
+        """Give everything back."""
+
+
+class Tokenizer(Protocol):
+    """Counts and cuts tokens as the target does."""
+
+    def encode(self, text: str) -> Sequence[int]:
+        """Return the token ids of a text."""
+
+    def count(self, text: str) -> int:
+        """Return how many tokens a text has."""

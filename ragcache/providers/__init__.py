@@ -1,0 +1,1 @@
+"""Dated rules and prices of providers."""

@@ -1,0 +1,211 @@
+"""Whether an answer may be stored, in which state, and until when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..keys import content_hash, question_of
+from ..types import Admit, Citation, Completion, EntryState, Lineage, Reject, Request
+from .marks import has_instruction, personal_data, speaks_of_self, unusable
+from .policy import AdmissionPolicy
+
+_LABEL = re.compile(r"\[(\d{1,9})\]")
+_FACT = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|https?://\S+|(?<![\w])[A-Za-z]*-?\d[\w.,:/-]*")
+_TIME = re.compile(
+    r"\b(?:today|tonight|now|currently|current|latest|at the moment|as of|yesterday|tomorrow)\b"
+    r"|今天|现在|目前|最新|当前",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered:
+    request: Request
+    completion: Completion
+    lineage: Sequence[Lineage]
+    citations: Mapping[str, Citation]
+    policy: AdmissionPolicy
+    now: datetime
+
+    @property
+    def shared(self) -> bool:
+        return self.request.sharing != "private"
+
+    @property
+    def documents(self) -> str:
+        return "\n".join(document.text for document in self.request.documents)
+
+    @property
+    def cited(self) -> str:
+        """The text of the cited documents, of all where none is cited."""
+        wanted = {part.content for part in self.lineage if part.cited}
+        texts = [d.text for d in self.request.documents if content_hash(d.text) in wanted]
+        return "\n".join(texts) or self.documents
+
+
+def decide(
+    request: Request,
+    completion: Completion,
+    *,
+    lineage: Sequence[Lineage],
+    citations: Mapping[str, Citation],
+    policy: AdmissionPolicy,
+    now: datetime,
+) -> Admit | Reject:
+    """Return in which state and how long the answer may be stored, or which check refused it.
+
+    Args:
+        request: What was asked, with its documents and controls.
+        completion: The whole answer; a stream cut short has no finish reason.
+        lineage: The documents the answer came from, cited ones marked.
+        citations: The labels that the prompt printed, mapped to documents.
+        policy: What may be stored.
+        now: The moment of the decision.
+    """
+    answered = _Answered(
+        request=request,
+        completion=completion,
+        lineage=lineage,
+        citations=citations,
+        policy=policy,
+        now=now,
+    )
+    for name, check in _CHECKS:
+        detail = check(answered)
+        if detail is not None:
+            return Reject(check=name, detail=detail)
+    ttl_s = lifetime_s(request, policy, now)
+    if ttl_s <= 0:
+        return Reject(check="ttl", detail="the answer would have expired already")
+    state: EntryState = "quarantined" if answered.shared and policy.quarantine else "live"
+    return Admit(state=state, ttl_s=ttl_s)
+
+
+def lifetime_s(request: Request, policy: AdmissionPolicy, now: datetime) -> float:
+    """Return the lifetime: what the request asks for, within what the policy allows."""
+    wanted = request.ttl_s if request.ttl_s is not None else policy.ttl_s
+    if request.expire_at is not None:
+        wanted = min(wanted, (request.expire_at - now).total_seconds())
+    if _TIME.search(question_of(request)):
+        wanted = min(wanted, policy.time_bound_ttl_s)
+    return min(wanted, policy.max_ttl_s)
+
+
+def _no_store(a: _Answered) -> str | None:
+    return "the request asks not to store" if a.request.no_store else None
+
+
+def _finish(a: _Answered) -> str | None:
+    reason = a.completion.finish_reason
+    return None if reason == "stop" else f"ended with {reason or 'no finish reason'}"
+
+
+def _tool_calls(a: _Answered) -> str | None:
+    called = a.completion.tool_calls and not a.policy.allow_tool_calls
+    return "the answer calls a tool" if called else None
+
+
+def _refusal(a: _Answered) -> str | None:
+    refused = a.completion.refusal or unusable(a.completion.text) == "refusal"
+    return "the model refused" if refused else None
+
+
+def _error(a: _Answered) -> str | None:
+    failed = a.request.metadata.get("error") or unusable(a.completion.text) == "error"
+    return "the text is an error message" if failed else None
+
+
+def _empty(a: _Answered) -> str | None:
+    called = bool(a.completion.tool_calls)
+    return "no text" if unusable(a.completion.text) == "empty" and not called else None
+
+
+def _no_documents(a: _Answered) -> str | None:
+    if a.policy.require_documents and not a.request.documents:
+        return "answered without documents"
+    if unusable(a.completion.text) == "no_evidence":
+        return "the answer says that nothing was found"
+    return None
+
+
+def _size(a: _Answered) -> str | None:
+    if len(a.completion.text) > a.policy.max_answer_chars:
+        return f"the answer is longer than {a.policy.max_answer_chars} characters"
+    if len(question_of(a.request)) > a.policy.max_question_chars:
+        return f"the question is longer than {a.policy.max_question_chars} characters"
+    return None
+
+
+def _blank_question(a: _Answered) -> str | None:
+    return None if any(c.isalnum() for c in question_of(a.request)) else "the question is blank"
+
+
+def _temperature(a: _Answered) -> str | None:
+    heat = a.request.params.get("temperature")
+    if isinstance(heat, (int, float)) and heat > a.policy.max_temperature:
+        return f"sampled at temperature {heat}"
+    return None
+
+
+def _poison(a: _Answered) -> str | None:
+    if not a.policy.injection:
+        return None
+    for what, text in (("question", question_of(a.request)), ("answer", a.completion.text)):
+        if has_instruction(text):
+            return f"the {what} carries an instruction to the model"
+    if has_instruction(a.cited) and a.request.documents:
+        return "a cited document carries an instruction to the model"
+    return None
+
+
+def _citation(a: _Answered) -> str | None:
+    if not a.request.documents:
+        return None
+    unknown = sorted(set(_LABEL.findall(a.completion.text)) - set(a.citations))
+    return f"the answer cites unknown labels {', '.join(unknown)}" if unknown else None
+
+
+def _grounding(a: _Answered) -> str | None:
+    if a.policy.grounding == "off" or not a.request.documents:
+        return None
+    answer = _LABEL.sub(" ", a.completion.text)
+    known = set(facts(a.cited)) | set(facts(question_of(a.request)))
+    loose = sorted(set(facts(answer)) - known)
+    return f"not in the cited documents: {', '.join(loose[:3])}" if loose else None
+
+
+def facts(text: str) -> list[str]:
+    """Return the numbers, ids, addresses and links of a text, in one spelling."""
+    return [m.group().strip(".,:/-").replace(",", "").casefold() for m in _FACT.finditer(text)]
+
+
+def _personal(a: _Answered) -> str | None:
+    if not a.shared or a.policy.personal == "allow":
+        return None
+    question = question_of(a.request)
+    if speaks_of_self(question) or personal_data(question):
+        return "the question is personal"
+    if personal_data(a.completion.text) - personal_data(a.documents):
+        return "the answer holds personal data"
+    return None
+
+
+_CHECKS: tuple[tuple[str, Callable[[_Answered], str | None]], ...] = (
+    ("no_store", _no_store),
+    ("error", _error),
+    ("finish_reason", _finish),
+    ("tool_calls", _tool_calls),
+    ("empty", _empty),
+    ("refusal", _refusal),
+    ("no_documents", _no_documents),
+    ("size", _size),
+    ("blank_question", _blank_question),
+    ("temperature", _temperature),
+    ("poison_check", _poison),
+    ("citation", _citation),
+    ("grounding", _grounding),
+    ("personal", _personal),
+)

@@ -1,0 +1,82 @@
+"""What a lookup may serve: thresholds and switches, checked when they are set."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from ..errors import ConfigError
+
+GateLevel = Literal["off", "normal", "strict"]
+
+_LEVELS = ("off", "normal", "strict")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupPolicy:
+    """How alike two questions must be, and what is checked besides.
+
+    Args:
+        threshold: Lowest cosine similarity at which a stored answer may be served; equality
+            is enough. A request or the guard can only raise it.
+        uncertified_threshold: The same while too little traffic was judged to bound the error
+            rate; never below `threshold`.
+        gates: "off" serves by similarity alone (for comparison only), "normal" lets words be
+            explained by their vectors, "strict" wants every word on both sides.
+        alignment: Lowest cosine similarity of a left-over word's contextual vector with its
+            counterpart; fitted to all-MiniLM-L6-v2, to be fitted anew for other embedders.
+        policy_gate: Do not match imperatives and questions about the present moment.
+        evidence: The documents retrieved now must cover those the stored answer rests on.
+        evidence_depth: How many of the best-ranked documents an answer without citations is
+            taken to rest on.
+        limit: How many candidates are looked at.
+
+    Raises:
+        ConfigError: A value is of the wrong type, not finite, or out of its range.
+    """
+
+    threshold: float = 0.80
+    uncertified_threshold: float = 0.90
+    gates: GateLevel = "normal"
+    alignment: float = 0.60
+    policy_gate: bool = False
+    evidence: bool = True
+    evidence_depth: int = 3
+    limit: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "uncertified_threshold", "alignment"):
+            check_share(name, getattr(self, name))
+        for name in ("policy_gate", "evidence"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} must be true or false, not {getattr(self, name)!r}")
+        for name in ("limit", "evidence_depth"):
+            _check_count(name, getattr(self, name))
+        if self.gates not in _LEVELS:
+            raise ConfigError(f"gates must be one of {', '.join(_LEVELS)}, not {self.gates!r}")
+
+    @classmethod
+    def known(cls) -> tuple[str, ...]:
+        """Return the names that can be set."""
+        return tuple(f.name for f in fields(cls))
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return a similarity or share that lies in [0, 1].
+
+    Raises:
+        ConfigError: It is not a number, not finite, or outside [0, 1].
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{name} must be a number between 0 and 1, not {value!r}")
+    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+        raise ConfigError(
+            f"{name} is {value!r}: it is a similarity (1 = equal), so give a number between 0 and 1"
+        )
+    return float(value)
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")

@@ -1,0 +1,172 @@
+"""Documents as blocks: one text, one label, one place in memory, whatever the retriever says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..keys import encode, normal_text
+from ..types import Block, Document, Fingerprint, Label
+from .policy import LayoutPolicy
+
+_TAG = "document"
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A block before its label is known to be unique."""
+
+    documents: tuple[Document, ...]
+    rank: int
+    text: str
+    source: str
+    digits: str
+
+
+def make_blocks(
+    documents: Sequence[Document],
+    *,
+    policy: LayoutPolicy,
+    taken: Mapping[Label, Fingerprint] | None = None,
+) -> tuple[Block, ...]:
+    """Return the blocks of a request in retrieval order, duplicates merged, empty ones left out.
+
+    Args:
+        documents: As retrieved, best first.
+        policy: Normalisation, metadata keys, label length.
+        taken: Labels that earlier turns of the conversation use, with the block each stands for.
+    """
+    drafts = _merge(documents, policy)
+    labels = _labels(drafts, policy.label_digits, taken or {})
+    return tuple(_finish(draft, label, policy) for draft, label in zip(drafts, labels, strict=True))
+
+
+def body_of(document: Document, policy: LayoutPolicy) -> str:
+    """Return the text of a document as it is printed."""
+    return normal_text(document.text) if policy.normalise_newlines else document.text
+
+
+def identity_of(source: str, text: str) -> str:
+    """Return the hash of source and printed text that label and block hash come from."""
+    return hashlib.sha256(b"ragcache/block/1" + encode((source, text))).hexdigest()
+
+
+def _merge(documents: Sequence[Document], policy: LayoutPolicy) -> list[_Draft]:
+    by_text: dict[str, list[tuple[int, Document]]] = {}
+    for rank, document in enumerate(documents):
+        text = body_of(document, policy)
+        if text.strip():
+            by_text.setdefault(text, []).append((rank, document))
+    return [_draft(text, found) for text, found in by_text.items()]
+
+
+def _draft(text: str, found: Sequence[tuple[int, Document]]) -> _Draft:
+    # The smallest source name, never the best ranked one: a label must not depend on rank.
+    source = min(document.source for _, document in found)
+    return _Draft(
+        documents=tuple(document for _, document in found),
+        rank=found[0][0],
+        text=text,
+        source=source,
+        digits=_digits(identity_of(source, text)),
+    )
+
+
+def _digits(identity: str) -> str:
+    """Return a long decimal number without a leading zero, of which a label is the start."""
+    number = int(identity, 16)
+    return f"{number % 9 + 1}{number // 9}"
+
+
+def _labels(
+    drafts: Sequence[_Draft], length: int, taken: Mapping[Label, Fingerprint]
+) -> list[Label]:
+    """Return one label a block. Those that collide are lengthened together, so that which of
+    them came first makes no difference."""
+    lengths = [length] * len(drafts)
+    while True:
+        labels = [Label(d.digits[:n]) for d, n in zip(drafts, lengths, strict=True)]
+        clashing = _clashing(drafts, labels, taken)
+        if not clashing:
+            return labels
+        for at in clashing:
+            lengths[at] += 1
+
+
+def _clashing(
+    drafts: Sequence[_Draft], labels: Sequence[Label], taken: Mapping[Label, Fingerprint]
+) -> list[int]:
+    counts: dict[Label, int] = {}
+    for label in labels:
+        counts[label] = counts.get(label, 0) + 1
+    return [
+        at
+        for at, label in enumerate(labels)
+        if len(label) < len(drafts[at].digits)
+        and (
+            counts[label] > 1
+            or (label in taken and taken[label] != identity_of(drafts[at].source, drafts[at].text))
+        )
+    ]
+
+
+def _finish(draft: _Draft, label: Label, policy: LayoutPolicy) -> Block:
+    return Block(
+        label=label,
+        text=render_block(label, draft, policy),
+        hash=Fingerprint(identity_of(draft.source, draft.text)),
+        documents=draft.documents,
+        rank=draft.rank,
+    )
+
+
+def render_block(label: Label, draft: _Draft, policy: LayoutPolicy) -> str:
+    """Return the bytes of a block. The tag is one that its text does not contain."""
+    tag = _free_tag(draft.text)
+    head = [f'{tag} id="{label}"']
+    if policy.print_source and draft.source:
+        head.append(f"source={_quoted(draft.source)}")
+    metadata = _representative(draft).metadata
+    head.extend(
+        f"{key}={_quoted(metadata[key])}"
+        for key in policy.metadata_keys
+        if metadata.get(key) not in (None, "")
+    )
+    return f"<{' '.join(head)}>\n{draft.text}\n</{tag}>"
+
+
+def _representative(draft: _Draft) -> Document:
+    """Return the document whose metadata is printed: the one that gave the label."""
+    return next(d for d in draft.documents if d.source == draft.source)
+
+
+def _free_tag(text: str) -> str:
+    folded = text.casefold()
+    if _TAG not in folded or not _opens(folded, _TAG):
+        return _TAG
+    number = 2
+    while _opens(folded, f"{_TAG}-{number}"):
+        number += 1
+    return f"{_TAG}-{number}"
+
+
+def _opens(folded: str, tag: str) -> bool:
+    """Return whether a text holds something that may be read as this tag."""
+    squeezed = "".join(folded.split())
+    return f"<{tag}" in squeezed or f"</{tag}" in squeezed
+
+
+def _quoted(value: Any) -> str:
+    """Return a value on one line that cannot close the tag it stands in."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return (
+        json.dumps(" ".join(text.split()), ensure_ascii=False).replace("<", "‹").replace(">", "›")
+    )
+
+
+def sources_of(blocks: Iterable[Block]) -> tuple[str, ...]:
+    """Return the sources of some blocks, each once."""
+    return tuple(dict.fromkeys(source for block in blocks for source in block.sources))

@@ -1,0 +1,49 @@
+"""Where a prompt first differs from the previous one: the cause of lost reuse, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .plan import Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first difference of two prompts.
+
+    `part` names the piece ("tools", "system message", "document block 3", "tail"), `offset` is
+    the position in bytes inside that piece, `at` in bytes from the start of the prompt.
+    """
+
+    part: str
+    offset: int
+    at: int
+
+    def __str__(self) -> str:
+        return f"first difference from the previous request: {self.part}, byte {self.offset}"
+
+
+def first_difference(before: Sequence[Part], after: Sequence[Part]) -> Difference | None:
+    """Return the first difference, or None where one prompt only continues the other."""
+    at = 0
+    for old, new in zip(before, after, strict=False):
+        old_bytes = old.text.encode("utf-8", "surrogatepass")
+        new_bytes = new.text.encode("utf-8", "surrogatepass")
+        if old_bytes != new_bytes or old.name != new.name:
+            offset = common_bytes(old_bytes, new_bytes)
+            return Difference(part=new.name, offset=offset, at=at + offset)
+        at += len(new_bytes)
+    return None
+
+
+def common_bytes(before: bytes, after: bytes) -> int:
+    """Return the length of the common prefix."""
+    low, high = 0, min(len(before), len(after))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if before[low:middle] == after[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,102 @@
+"""The trees of all trust groups, bounded in number, in sequences and in tokens."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from ..types import Layout
+from .difference import Difference, first_difference
+from .plan import Part, Plan
+from .statistics import CoRetrieval
+from .tree import Eviction, PrefixTree
+
+
+class GroupTree:
+    """What is known of one trust group: sequences sent, sets retrieved, the last prompt's head.
+
+    Never shared between trust groups: its content decides the order of a prompt, and an order
+    that depends on another tenant's documents would tell of them.
+    """
+
+    def __init__(self, *, tree: PrefixTree, statistics: CoRetrieval) -> None:
+        self.tree = tree
+        self.statistics = statistics
+        self.last: tuple[Part, ...] = ()
+
+    def remember(self, plan: Plan, *, now_s: float = 0.0) -> None:
+        """Note that a prompt was sent."""
+        self.tree.insert((plan.head, *plan.steps), now_s=now_s)
+        if plan.learn and plan.ranked:
+            self.statistics.add(plan.ranked)
+        self.last = plan.parts
+
+    def difference(self, layout: Layout) -> Difference | None:
+        """Return where a prompt first differs from the previous one of this group."""
+        if not self.last or not isinstance(layout.plan, Plan):
+            return None
+        return first_difference(self.last, layout.plan.parts)
+
+
+class PrefixForest:
+    """Prefix trees, one for each trust group.
+
+    Args:
+        max_entries: Sequences one tree remembers, and trust groups the forest remembers.
+        max_tokens: Tokens one tree remembers: the size of the target's cache where it is known.
+        max_blocks_per_entry: Bound of the nodes: `max_entries` times this.
+        lifetime_s: The provider's lifetime of an unused prefix; None where it is unknown.
+        eviction: Which sequence is forgotten first.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_entries: int = 1000,
+        max_tokens: int | None = 10_000_000,
+        max_blocks_per_entry: int = 16,
+        lifetime_s: float | None = None,
+        eviction: Eviction = "lru",
+    ) -> None:
+        self._max_entries = max_entries
+        self._max_tokens = max_tokens
+        self._max_nodes = max_entries * max_blocks_per_entry
+        self._lifetime_s = lifetime_s
+        self._eviction: Eviction = eviction
+        self._groups: OrderedDict[str, GroupTree] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def tree(self, group: str) -> GroupTree:
+        """Return the tree of a trust group, an empty one at first."""
+        found = self._groups.get(group)
+        if found is None:
+            found = self._groups[group] = self._new()
+            while len(self._groups) > self._max_entries:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(group)
+        return found
+
+    def remember(self, group: str, plan: Plan | None, *, now_s: float = 0.0) -> None:
+        """Note that a prompt of this trust group was sent."""
+        if plan is not None:
+            self.tree(group).remember(plan, now_s=now_s)
+
+    def forget(self, names: Iterable[str]) -> int:
+        """Forget documents that changed, by id, source or block hash, in every trust group."""
+        wanted = tuple(names)
+        return sum(group.tree.forget(wanted) for group in self._groups.values())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._groups.clear()
+
+    def _new(self) -> GroupTree:
+        tree = PrefixTree(
+            max_nodes=self._max_nodes,
+            max_tokens=self._max_tokens,
+            lifetime_s=self._lifetime_s,
+            eviction=self._eviction,
+        )
+        return GroupTree(tree=tree, statistics=CoRetrieval(max_requests=self._max_entries))

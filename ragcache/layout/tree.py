@@ -1,0 +1,158 @@
+"""A bounded prefix tree of sent block sequences: what the target's cache probably holds.
+
+Recency order is kept so that a parent is always more recent than its children; the oldest node
+is therefore a leaf, and evicting from the old end never cuts a path in the middle. That is also
+how engines evict: tail blocks first (vLLM, docs/design/prefix_caching.md).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from ..types import Fingerprint
+from .plan import Step
+
+Eviction = Literal["lru", "lfu", "fifo"]
+
+
+class Node:
+    """A piece of a prefix at its place: the same block behind another prefix is another node."""
+
+    __slots__ = ("children", "key", "names", "parent", "tokens", "used_at_s", "visits")
+
+    def __init__(self, key: Fingerprint, tokens: int, parent: Node | None) -> None:
+        self.key = key
+        self.tokens = tokens
+        self.parent = parent
+        self.children: dict[Fingerprint, Node] = {}
+        self.names: tuple[str, ...] = ()
+        self.visits = 0
+        self.used_at_s = 0.0
+
+
+class PrefixTree:
+    """Sequences of blocks sent to one target for one trust group.
+
+    Args:
+        max_nodes: Bound of the number of nodes.
+        max_tokens: Bound of their tokens; None leaves them unbounded.
+        lifetime_s: A node unused for longer is not expected in the target's cache any more.
+        eviction: Which leaf goes first: least recently used, least often used, oldest.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_nodes: int | None = None,
+        max_tokens: int | None = None,
+        lifetime_s: float | None = None,
+        eviction: Eviction = "lru",
+    ) -> None:
+        self.root = Node(Fingerprint(""), 0, None)
+        self.tokens = 0
+        self._max_nodes = max_nodes
+        self._max_tokens = max_tokens
+        self._lifetime_s = lifetime_s
+        self._eviction = eviction
+        self._recency: OrderedDict[Node, None] = OrderedDict()
+        self._by_name: dict[str, set[Node]] = {}
+
+    def __len__(self) -> int:
+        return len(self._recency)
+
+    def alive(self, node: Node, now_s: float) -> bool:
+        """Return whether the target probably still holds the node."""
+        return self._lifetime_s is None or now_s - node.used_at_s <= self._lifetime_s
+
+    def find(self, keys: Iterable[Fingerprint]) -> list[Node]:
+        """Return the nodes of the longest known prefix of a sequence."""
+        node, found = self.root, []
+        for key in keys:
+            child = node.children.get(key)
+            if child is None:
+                break
+            found.append(child)
+            node = child
+        return found
+
+    def insert(self, steps: Sequence[Step], *, now_s: float = 0.0) -> None:
+        """Note that a sequence was sent."""
+        node, path = self.root, []
+        for step in steps:
+            child = node.children.get(step.key)
+            if child is None:
+                child = self._add(node, step)
+            child.visits += 1
+            child.used_at_s = now_s
+            path.append(child)
+            node = child
+        self._touch(path)
+        self._evict()
+
+    def remove(self, node: Node) -> None:
+        """Forget a node and everything behind it."""
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            stack.extend(current.children.values())
+            self._unlist(current)
+        if node.parent is not None:
+            node.parent.children.pop(node.key, None)
+
+    def forget(self, names: Iterable[str]) -> int:
+        """Forget every node of the named documents or blocks; return how many."""
+        before = len(self)
+        for name in names:
+            for node in list(self._by_name.get(name, ())):
+                if node in self._recency:
+                    self.remove(node)
+        return before - len(self)
+
+    def clear(self) -> None:
+        """Forget everything: the engine was reset."""
+        for child in list(self.root.children.values()):
+            self.remove(child)
+
+    def _add(self, parent: Node, step: Step) -> Node:
+        node = Node(step.key, step.tokens, parent)
+        node.names = (step.key, *step.names)
+        parent.children[step.key] = node
+        self._recency[node] = None
+        self.tokens += node.tokens
+        for name in node.names:
+            self._by_name.setdefault(name, set()).add(node)
+        return node
+
+    def _unlist(self, node: Node) -> None:
+        del self._recency[node]
+        self.tokens -= node.tokens
+        for name in node.names:
+            nodes = self._by_name[name]
+            nodes.discard(node)
+            if not nodes:
+                del self._by_name[name]
+
+    def _touch(self, path: Sequence[Node]) -> None:
+        if self._eviction == "fifo":
+            return
+        for node in reversed(path):  # children first, so that parents end up more recent
+            self._recency.move_to_end(node)
+
+    def _evict(self) -> None:
+        while self._over() and self._recency:
+            self.remove(self._victim())
+
+    def _over(self) -> bool:
+        if self._max_nodes is not None and len(self._recency) > self._max_nodes:
+            return True
+        return self._max_tokens is not None and self.tokens > self._max_tokens
+
+    def _victim(self) -> Node:
+        if self._eviction == "lru":
+            return next(iter(self._recency))
+        leaves = (node for node in self._recency if not node.children)
+        if self._eviction == "fifo":
+            return next(leaves)
+        return min(leaves, key=lambda node: node.visits)

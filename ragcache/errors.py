@@ -4,7 +4,8 @@
     ├── ConfigError            a setting is wrong, missing or unknown
     ├── RequestError           a request cannot be answered as it stands
     │   ├── MissingTenantError     no tenant was given
-    │   └── PromptTooLargeError    one document alone exceeds the window
+    │   ├── PromptTooLargeError    one document alone exceeds the window
+    │   └── NotCachedError         only a cached answer was wanted, and there is none
     ├── StoreError             the store failed or refused
     │   ├── StoreUnavailableError  not reachable, or not within its budget
     │   ├── IsolationError         the store does not keep tenants apart: refuse to serve
@@ -40,6 +41,10 @@ class MissingTenantError(RequestError):
 
 class PromptTooLargeError(RequestError):
     """One document alone is larger than the window: split it, or allow it to be cut."""
+
+
+class NotCachedError(RequestError):
+    """Only a cached answer was wanted (only_if_cached), and there is none that may be served."""
 
 
 class StoreError(RagCacheError):

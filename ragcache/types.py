@@ -430,14 +430,16 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A piece of a streamed answer. The last one carries the completion.
+    """A piece of a streamed answer. A target's last one carries the completion.
 
-    `raw` is the target's own chunk object, handed through to an adapter.
+    `raw` is the target's own chunk object, handed through to an adapter. The last chunk that a
+    caller of the pipeline gets carries the whole answer with its status.
     """
 
     text: str = ""
     completion: Completion | None = None
     raw: Any = None
+    answer: Answer | None = None
 
 
 # --- stage 4: admission ------------------------------------------------------------------------

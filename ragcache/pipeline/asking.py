@@ -1,0 +1,97 @@
+"""What travels through the stages of one request."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from ..admission import AdmissionPolicy
+from ..keys import Identity, keys_of, scope_of
+from ..layout import LayoutPolicy
+from ..lookup import LookupPolicy, Reading
+from ..protocols import Target
+from ..types import Admit, Completion, Embedding, Keys, Layout, Reject, Request, Reuse, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """How long a request waits for the cache's own parts, in seconds."""
+
+    store_s: float = 0.050
+    embed_s: float = 0.250
+    put_s: float = 0.050
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """What is decided how."""
+
+    layout: LayoutPolicy = field(default_factory=LayoutPolicy)
+    lookup: LookupPolicy = field(default_factory=LookupPolicy)
+    admission: AdmissionPolicy = field(default_factory=AdmissionPolicy)
+    budgets: Budgets = field(default_factory=Budgets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A request with all that is derived from it once."""
+
+    request: Request
+    target: Target
+    scope: Scope
+    keys: Keys
+    request_id: str
+    began_s: float
+
+    @property
+    def trust_group(self) -> tuple[str, ...]:
+        """Who may share KV blocks and the order of documents."""
+        if self.request.sharing == "public":
+            return ("public",)
+        return ("tenant", self.scope.tenant)
+
+
+def ask(request: Request, target: Target) -> Asking:
+    """Derive scope and keys.
+
+    Raises:
+        MissingTenantError: The request names no tenant.
+        RequestError: A field holds a value that has no canonical form.
+    """
+    scope = scope_of(request, Identity(target=target.name, model=request.model or target.model))
+    return Asking(
+        request=request,
+        target=target,
+        scope=scope,
+        keys=keys_of(request, scope),
+        request_id=str(request.metadata.get("request_id") or uuid.uuid4().hex),
+        began_s=time.perf_counter(),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Understanding:
+    """What the lookup learned about the question, kept for the store."""
+
+    reading: Reading | None = None
+    embedding: Embedding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one call to the target gave, for everybody who waited for it."""
+
+    completion: Completion
+    layout: Layout
+    reuse: Reuse
+    verdict: Admit | Reject
+    stored: bool | None
+    store_reason: str
+    ttft_s: float | None
+
+
+def utc_now() -> datetime:
+    """Return the present moment."""
+    return datetime.now(UTC)

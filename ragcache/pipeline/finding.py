@@ -1,0 +1,148 @@
+"""Stages 1 and 2: exact lookup, then semantic lookup, each a bypass where a part fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from .. import lookup
+from ..admission import KeyRing
+from ..errors import NotCachedError
+from ..events import LookedUp
+from ..keys import question_of
+from ..protocols import Store
+from ..types import Candidate, Entry, Hit, Miss, Request
+from .asking import Asking, Understanding
+from .parts import Parts
+
+
+class Finding:
+    """Looks for an answer that may be served."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        policy: lookup.LookupPolicy,
+        keyring: KeyRing | None,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._parts = parts
+        self._policy = policy
+        self._keyring = keyring
+        self._clock = clock
+
+    async def find(self, asking: Asking, understanding: Understanding) -> Hit | Miss:
+        """Return a hit, or why there is none.
+
+        Raises:
+            NotCachedError: Only a cached answer was wanted.
+        """
+        began_s = time.perf_counter()
+        embed_s = 0.0
+        found = await self._by_key(asking, understanding)
+        if isinstance(found, Miss) and found.fwd == "miss":
+            embed_began_s = time.perf_counter()
+            found = await self._by_meaning(asking, understanding, found)
+            embed_s = time.perf_counter() - embed_began_s
+        self._parts.emit(LookedUp, asking, began_s, outcome=found, embed_seconds=embed_s)
+        if isinstance(found, Miss) and asking.request.only_if_cached:
+            raise NotCachedError(f"no cached answer may be served: {found.reason}")
+        return found
+
+    async def _by_key(self, asking: Asking, understanding: Understanding) -> Hit | Miss:
+        store = self._parts.store
+        if store is None:
+            return Miss(reason="no_store", fwd="request")
+        if reason := _asked_not_to(asking.request):
+            return Miss(reason=reason, fwd="request")
+        if not any(c.isalnum() for c in question_of(asking.request)):
+            return Miss(reason="blank_question", fwd="bypass")
+        if not self._parts.ready():
+            return Miss(reason="store_error", fwd="bypass")
+        now = self._clock()
+        candidates = await self._parts.stored(
+            asking, store.find_exact(asking.scope, asking.keys, now=now)
+        )
+        if isinstance(candidates, Miss):
+            return candidates
+        understanding.reading = lookup.read(question_of(asking.request))
+        return self._decide(asking, understanding.reading, candidates, now)
+
+    async def _by_meaning(
+        self, asking: Asking, understanding: Understanding, by_key: Miss
+    ) -> Hit | Miss:
+        store, embedder = self._parts.store, self._parts.embedder
+        if store is None or embedder is None or not store.has_vectors:
+            return by_key
+        if leans_on_history(asking.request):
+            return _told(Miss(reason="conversation"), by_key)
+        embedding = await self._parts.embedded(asking, question_of(asking.request))
+        if isinstance(embedding, Miss):
+            return embedding
+        understanding.embedding = embedding
+        understanding.reading = lookup.read(question_of(asking.request), embedding)
+        return await self._among_similar(asking, understanding, store, by_key)
+
+    async def _among_similar(
+        self, asking: Asking, understanding: Understanding, store: Store, by_key: Miss
+    ) -> Hit | Miss:
+        embedding, reading = understanding.embedding, understanding.reading
+        if embedding is None or reading is None:
+            return by_key
+        now = self._clock()
+        search = store.find_similar(
+            asking.scope,
+            embedding.vector,
+            embedder=self._parts.embedder.id if self._parts.embedder else "",
+            now=now,
+            limit=self._policy.limit,
+        )
+        candidates = await self._parts.stored(asking, search)
+        if isinstance(candidates, Miss):
+            return candidates
+        found = self._decide(asking, reading, candidates, now)
+        return found if isinstance(found, Hit) else _told(found, by_key)
+
+    def _decide(
+        self,
+        asking: Asking,
+        asked: lookup.Reading,
+        candidates: Sequence[Candidate],
+        now: datetime,
+    ) -> Hit | Miss:
+        return lookup.decide(
+            [c for c in candidates if self._is_genuine(asking, c.entry)],
+            asked=asked,
+            request=asking.request,
+            now=now,
+            policy=self._policy,
+        )
+
+    def _is_genuine(self, asking: Asking, entry: Entry) -> bool:
+        """Verify the signature; an altered row is taken out of service."""
+        if self._keyring is not None and self._keyring.verify(entry):
+            return True
+        self._parts.degraded(asking, "store", "bad_signature", entry.id)
+        if self._parts.store is not None:
+            self._parts.later(
+                self._parts.store.quarantine(asking.scope, entry.id, reason="bad_signature")
+            )
+        return False
+
+
+def leans_on_history(request: Request) -> bool:
+    """Whether the question means nothing without the turns before it."""
+    return not request.standalone and lookup.needs_context(request.question, request.history)
+
+
+def _asked_not_to(request: Request) -> str:
+    if request.no_cache:
+        return "no_cache"
+    return "refresh" if request.refresh else ""
+
+
+def _told(found: Miss, by_key: Miss) -> Miss:
+    """Of the two lookups, the one that has more to tell."""
+    return by_key if by_key.reason != "no_candidate" and found.reason == "no_candidate" else found

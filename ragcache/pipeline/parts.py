@@ -1,0 +1,155 @@
+"""The cache's own parts, store and embedder, held so that none can hurt a request.
+
+Every use is bounded in time, counted by a breaker, and ends in a value or in a `Miss` that says
+why. Two kinds of fault are never passed by: a store that mixes tenants, and a wrong schema.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ..budget import Bounded, Breaker, BreakerOpenError
+from ..errors import ConfigError, IsolationError, MigrationError, StoreError
+from ..events import Degraded, Event, Hooks
+from ..protocols import Embedder, Store
+from ..types import Embedding, Miss
+from .asking import Asking, Budgets
+
+_log = logging.getLogger("ragcache")
+T = TypeVar("T")
+
+
+class Parts:
+    """Store and embedder under budgets and breakers, and work in the background."""
+
+    def __init__(
+        self, *, store: Store | None, embedder: Embedder | None, budgets: Budgets, hooks: Hooks
+    ) -> None:
+        self.store = store
+        self.embedder = embedder
+        self.budgets = budgets
+        self.hooks = hooks
+        self.is_open = False
+        self._bounded = Bounded()
+        self._store_breaker = Breaker()
+        self._embed_breaker = Breaker()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._opening: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Open the store. One that is down leaves caching off until it is back.
+
+        Raises:
+            IsolationError: The store does not keep tenants apart.
+            MigrationError: The schema is not this version's.
+        """
+        if self.store is None:
+            return
+        try:
+            await self.store.open()
+            self.is_open = True
+        except (IsolationError, MigrationError, ConfigError):
+            raise
+        except (StoreError, OSError) as error:
+            _log.warning(
+                "the %s store is down, caching is off until it is back: %s", self.store.name, error
+            )
+
+    def ready(self) -> bool:
+        """Whether the store is open; where it is not, try again in the background."""
+        if not self.is_open and (self._opening is None or self._opening.done()):
+            self._opening = asyncio.create_task(self._reopen())
+        return self.is_open
+
+    async def _reopen(self) -> None:
+        try:
+            self._store_breaker.enter()
+            await self.open()
+        except BreakerOpenError:
+            return
+        except (IsolationError, MigrationError, ConfigError):
+            _log.exception("the store is back but serving from it is refused")
+        if self.is_open:
+            self._store_breaker.succeeded()
+        else:
+            self._store_breaker.fell()
+
+    async def close(self) -> None:
+        """Flush what is under way and give everything back."""
+        if self._background:
+            await asyncio.wait(set(self._background), timeout=5.0)
+        await self._bounded.close()
+        if self._opening is not None:
+            self._opening.cancel()
+        if self.store is not None:
+            await self.store.close()
+        if self.embedder is not None:
+            await self.embedder.close()
+
+    # --- bounded use ---------------------------------------------------------------------------
+
+    async def stored(self, asking: Asking, work: Coroutine[Any, Any, T]) -> T | Miss:
+        """Await the store within its budget."""
+        bounded = self._bounded.run(work, seconds=self.budgets.store_s, breaker=self._store_breaker)
+        return await self._passed_by(asking, bounded, part="store")
+
+    async def embedded(self, asking: Asking, text: str) -> Embedding | Miss:
+        """Await the embedding of a text within its budget."""
+        if self.embedder is None:
+            return Miss(reason="no_embedder")
+        bounded = self._bounded.run(
+            _embeddings(self.embedder, text),
+            seconds=self.budgets.embed_s,
+            breaker=self._embed_breaker,
+        )
+        found = await self._passed_by(asking, bounded, part="embed")
+        return found if isinstance(found, Miss) else found[0]
+
+    async def _passed_by(
+        self, asking: Asking, work: Coroutine[Any, Any, T], *, part: str
+    ) -> T | Miss:
+        try:
+            return await work
+        except IsolationError:
+            raise
+        except BreakerOpenError:
+            return Miss(reason=f"{part}_breaker_open", fwd="bypass")
+        except TimeoutError:
+            self.degraded(asking, part, "timeout")
+            return Miss(reason=f"{part}_timeout", fwd="bypass")
+        except Exception as error:  # noqa: BLE001 -- a broken cache never breaks a request; the event tells
+            self.degraded(asking, part, "error", f"{type(error).__name__}: {error}")
+            return Miss(reason=f"{part}_error", fwd="bypass")
+
+    # --- events and background -----------------------------------------------------------------
+
+    def degraded(self, asking: Asking, part: str, reason: str, detail: str = "") -> None:
+        """Say that a part failed and was passed by."""
+        self.emit(Degraded, asking, None, part=part, reason=reason, detail=detail)
+
+    def emit(self, kind: type[Event], asking: Asking, began_s: float | None, **fields: Any) -> None:
+        """Emit an event of a request; `began_s` is when its stage began, by perf_counter."""
+        seconds = 0.0 if began_s is None else time.perf_counter() - began_s
+        self.hooks.emit(
+            kind(request_id=asking.request_id, scope=asking.scope, seconds=seconds, **fields)
+        )
+
+    def later(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do work in the background; `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("work in the background failed: %s", task.exception())
+
+
+async def _embeddings(embedder: Embedder, text: str) -> Sequence[Embedding]:
+    return await embedder.embed([text])

@@ -1,0 +1,222 @@
+"""The order of the stages.
+
+    request -> keys -> exact lookup -> semantic lookup -> flight -> layout -> target
+            -> admission -> store -> answer
+
+A stage decides in plain functions; here the decisions are carried out. Whatever the cache does
+wrong is passed by: the request goes on to the target, and the status says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Self
+
+from .. import answers
+from ..admission import KeyRing
+from ..errors import ConfigError, TargetError
+from ..events import Answered, Hooks
+from ..flight import Flight
+from ..layout import PrefixForest
+from ..layout.plan import Count, quarter_of_characters
+from ..protocols import Embedder, Store, Target
+from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
+from .asking import Asking, Outcome, Policies, Understanding, ask, utc_now
+from .calling import Calling
+from .finding import Finding
+from .parts import Parts
+from .storing import Storing
+
+
+class Pipeline:
+    """Answers requests from the cache where that is safe, else from the target.
+
+    Args:
+        target: Who answers a miss; a request may bring its own.
+        store: Where answers live; without one only the prompt layout works.
+        embedder: Without one only equal questions hit.
+        keyring: Signs entries; without one nothing is stored or served.
+        salt_secret: Derives KV cache salts for targets that take them.
+        policies: What is decided how.
+        clock: The one clock of all lifetimes.
+        hooks: Subscribers of events.
+        count: Counts tokens of a text; a quarter of its characters by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: Target | None = None,
+        store: Store | None = None,
+        embedder: Embedder | None = None,
+        keyring: KeyRing | None = None,
+        salt_secret: bytes = b"",
+        policies: Policies | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        hooks: Hooks | None = None,
+        count: Count = quarter_of_characters,
+    ) -> None:
+        policies = policies or Policies()
+        self.target = target
+        self.hooks = hooks or Hooks()
+        self._clock = clock
+        self._parts = Parts(
+            store=store, embedder=embedder, budgets=policies.budgets, hooks=self.hooks
+        )
+        self._finding = Finding(self._parts, policy=policies.lookup, keyring=keyring, clock=clock)
+        storing = Storing(self._parts, policy=policies.admission, keyring=keyring, clock=clock)
+        self._calling = Calling(
+            self._parts,
+            storing,
+            policy=policies.layout,
+            salt_secret=salt_secret,
+            clock=clock,
+            count=count,
+        )
+        self._flight: Flight[Chunk | Outcome] = Flight()
+
+    @property
+    def store(self) -> Store | None:
+        """The store, for operators' work on entries."""
+        return self._parts.store
+
+    @property
+    def forest(self) -> PrefixForest:
+        """The prefix trees, one for each trust group."""
+        return self._calling.forest
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store. A store that is down leaves caching off until it is back.
+
+        Raises:
+            IsolationError: The store does not keep tenants apart.
+            MigrationError: The schema is not this version's.
+        """
+        await self._parts.open()
+
+    async def close(self) -> None:
+        """Finish what is under way and give everything back."""
+        await self._flight.close()
+        await self._parts.close()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    # --- doors ---------------------------------------------------------------------------------
+
+    async def answer(self, request: Request, *, target: Target | None = None) -> Answer:
+        """Return the answer, from the cache if that is safe, else from the target.
+
+        Raises:
+            MissingTenantError: The request names no tenant.
+            NotCachedError: Only a cached answer was wanted.
+            TargetError: The target failed; other errors of a target of your own pass unchanged.
+        """
+        answer = None
+        async with contextlib.aclosing(self._run(request, target, streaming=False)) as chunks:
+            async for chunk in chunks:
+                answer = chunk.answer or answer
+        if answer is None:
+            raise TargetError("the target ended without an answer")
+        return answer
+
+    def stream(
+        self, request: Request, *, target: Target | None = None
+    ) -> AsyncGenerator[Chunk, None]:
+        """Yield the answer in pieces; the last chunk carries the whole with its status.
+
+        Raises the same errors as `answer`.
+        """
+        return self._run(request, target, streaming=True)
+
+    async def _run(
+        self, request: Request, target: Target | None, *, streaming: bool
+    ) -> AsyncGenerator[Chunk, None]:
+        asking = self._asking(request, target)
+        understanding = Understanding()
+        found = await self._finding.find(asking, understanding)
+        if isinstance(found, Hit):
+            answer = self._served(asking, found)
+            yield Chunk(text=answer.text)
+            yield Chunk(completion=answer.completion, answer=answer)
+            return
+        forward = self._forward(asking, found, understanding, streaming=streaming)
+        async with contextlib.aclosing(forward) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _asking(self, request: Request, target: Target | None) -> Asking:
+        target = target or self.target
+        if target is None:
+            raise ConfigError("no target: set api.base_url and model.name, or pass target=")
+        return ask(request, target)
+
+    def _served(self, asking: Asking, hit: Hit) -> Answer:
+        now = self._clock()
+        answer = answers.from_entry(asking.request, hit, now=now, request_id=asking.request_id)
+        answer = replace(answer, ttft_s=time.perf_counter() - asking.began_s)
+        if self._parts.store is not None:
+            self._parts.later(self._parts.store.touch(asking.scope, hit.entry.id, now=now))
+        saved = answers.usage_of(hit.entry.answer)
+        self._parts.emit(Answered, asking, asking.began_s, answer=answer, saved_usage=saved)
+        return answer
+
+    async def _forward(
+        self, asking: Asking, miss: Miss, understanding: Understanding, *, streaming: bool
+    ) -> AsyncGenerator[Chunk, None]:
+        """Join the call that runs for this request already, or lead one."""
+        items, joined = self._flight.join(
+            _flight_key(asking),
+            lambda: self._calling.lead(asking, understanding, streaming=streaming),
+        )
+        async with contextlib.aclosing(items) as following:
+            async for item in following:
+                if isinstance(item, Chunk):
+                    yield item
+                    continue
+                answer = self._answered(asking, miss, item, collapsed=joined)
+                yield Chunk(completion=answer.completion, answer=answer)
+
+    def _answered(self, asking: Asking, miss: Miss, outcome: Outcome, *, collapsed: bool) -> Answer:
+        status = answers.status_of(
+            miss,
+            stored=outcome.stored,
+            store_reason=outcome.store_reason,
+            ttl_s=outcome.verdict.ttl_s if isinstance(outcome.verdict, Admit) else None,
+            collapsed=collapsed,
+        )
+        answer = answers.from_completion(
+            asking.request,
+            outcome.completion,
+            outcome.layout,
+            status=status,
+            reuse=outcome.reuse,
+            request_id=asking.request_id,
+            ttft_s=outcome.ttft_s,
+        )
+        if collapsed:
+            answer = replace(answer, usage=ZERO_USAGE)
+        self._parts.emit(Answered, asking, asking.began_s, answer=answer)
+        return answer
+
+
+def _flight_key(asking: Asking) -> str:
+    """Requests collapse when everything that reaches the target and the store is equal.
+
+    One that asks not to be served from the cache wants a call of its own.
+    """
+    request = asking.request
+    alone = asking.request_id if request.no_cache else ""
+    return f"{asking.keys.exact}:{request.no_store}:{request.refresh}:{alone}"

@@ -1,0 +1,396 @@
+"""Answers in Postgres with pgvector: the `Store` of `ragcache.protocols`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pgvector.psycopg.vector import register_vector_info
+from psycopg import AsyncConnection, sql
+from psycopg.types import TypeInfo
+from psycopg_pool import AsyncConnectionPool
+
+from ..errors import StoreUnavailableError
+from ..protocols import Snapshot
+from ..types import Candidate, Document, Entry, EntryId, Keys, Scope, TenantId, Vector
+from . import checks
+from .errors import translated
+from .queries import queries
+from .rows import (
+    candidate,
+    document_names,
+    entry_values,
+    lineage_names,
+    refusal,
+    scope_values,
+    storable,
+    unstorable,
+)
+from .session import Pool, transaction
+from .vectors import HALFVEC, VECTOR, Column, checked, column_for
+
+_LOOKUP, _STORING, _INVALIDATION = queries("lookup"), queries("storing"), queries("invalidation")
+#: Candidates ranked beyond those asked for, since some may fall to a changed document.
+_OVERREACH = 24
+
+
+class PostgresStore:
+    """Answers of many tenants in one Postgres, kept apart by the database itself.
+
+    Args:
+        dsn: The app role's; `ragcache init` made it.
+        pool_size: Most connections at a time.
+        pool_wait_s: Longest wait for a free one; then the request goes on without the cache.
+        lookup_timeout_s: Longest time the server spends on one statement of a lookup.
+        write_timeout_s: The same for storing and invalidating.
+        halfvec: Keep new vectors in half precision: half the size, the same recall.
+        dimensions: Length of the embedder's vectors, where it is known beforehand.
+        quota: Most entries a namespace of a tenant keeps; the least recently used leave first.
+        name: For messages and metrics.
+
+    Raises (every method): StoreUnavailableError, where the database cannot be reached in time.
+    """
+
+    has_vectors = True
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        pool_size: int = 8,
+        pool_wait_s: float = 0.05,
+        lookup_timeout_s: float = 0.05,
+        write_timeout_s: float = 5.0,
+        halfvec: bool = False,
+        dimensions: int | None = None,
+        quota: int = 100_000,
+        name: str = "postgres",
+    ) -> None:
+        self.name = name
+        self._lookup_timeout_s = lookup_timeout_s
+        self._write_timeout_s = write_timeout_s
+        self._halfvec = halfvec
+        self._dimensions: dict[str, int] = {}
+        self._fixed_dimensions = dimensions
+        self._quota = quota
+        self._since_count: dict[tuple[str, str], int] = {}
+        self._vector_type: TypeInfo | None = None
+        self._checked = False
+        self._checking = asyncio.Lock()
+        self._pool: Pool = AsyncConnectionPool(
+            dsn,
+            open=False,
+            min_size=1,
+            max_size=pool_size,
+            timeout=pool_wait_s,
+            max_waiting=pool_size * 16,
+            reconnect_timeout=2.0,
+            configure=self._configure,
+            name=f"ragcache-{name}",
+            kwargs={
+                # A plan made for one tenant must never serve another: nothing is prepared.
+                "prepare_threshold": None,
+                "autocommit": True,
+                "application_name": "ragcache",
+                "connect_timeout": 2,
+                # A peer that swallows packets is given up, so that its connection comes back.
+                "tcp_user_timeout": 5000,
+            },
+        )
+
+    # --- coming and going --------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect and check isolation.
+
+        After StoreUnavailableError the store may be used all the same: it goes on trying to
+        connect, and checks before it serves for the first time.
+
+        Raises:
+            StoreError: The server is too old, or has no pgvector.
+            MigrationError: The schema is missing or behind.
+            IsolationError: Tenants are not kept apart.
+        """
+        with translated():
+            await self._pool.open(wait=False)
+            await self._pool.wait(timeout=3.0)
+        await self._ready()
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._pool.close(timeout=2.0)
+
+    async def _configure(self, connection: AsyncConnection[tuple[Any, ...]]) -> None:
+        """Teach a new connection what a vector is; the type is looked up once."""
+        if self._vector_type is None:
+            self._vector_type = await TypeInfo.fetch(connection, "vector")
+        if self._vector_type is not None:
+            register_vector_info(connection, self._vector_type)
+
+    async def _ready(self) -> None:
+        """Check once before anything is served, whenever the database comes up."""
+        if self._checked:
+            return
+        async with self._checking:
+            if not self._checked:
+                with translated():
+                    await checks.check(self._pool)
+                self._checked = True
+
+    # --- reading -----------------------------------------------------------------------------
+
+    async def find_exact(self, scope: Scope, keys: Keys, *, now: datetime) -> Sequence[Candidate]:
+        """Return entries under either key: servable before expired, exact before normal.
+
+        Expired ones and ones whose documents have changed come last and say so, so that a miss
+        can tell why.
+        """
+        values = {**scope_values(scope), "exact": keys.exact, "normal": keys.normal, "now": now}
+        rows = await self._read(scope.tenant, _LOOKUP["find_exact"], values)
+        return tuple(candidate(row, scope) for row in rows)
+
+    async def find_similar(
+        self, scope: Scope, vector: Vector, *, embedder: str, now: datetime, limit: int
+    ) -> Sequence[Candidate]:
+        """Return the nearest servable entries of this scope, nearest first.
+
+        Raises:
+            VectorError: The vector is NaN, zero or of another length than this embedder's.
+        """
+        values = self._checked_vector(vector, embedder)
+        column = column_for(values.size, halfvec=self._halfvec)
+        statement = sql.SQL(_LOOKUP["find_similar"]).format(
+            column=sql.Identifier(column.name),
+            type=sql.Identifier(column.type),
+            dimensions=sql.Literal(int(values.size)),
+        )
+        rows = await self._read(
+            scope.tenant,
+            statement,
+            {
+                **scope_values(scope),
+                "vector": values,
+                "embedder": storable(embedder),
+                "now": now,
+                "limit": limit,
+                "reach": limit + _OVERREACH,
+            },
+            reach=limit + _OVERREACH,
+        )
+        return tuple(candidate(row, scope) for row in rows)
+
+    async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
+        """Return the epoch of the namespace and the change numbers of the documents."""
+        names = document_names(documents)
+        values = {**scope_values(scope), "names": list(names)}
+        ((epoch, numbers),) = await self._read(scope.tenant, _LOOKUP["snapshot"], values)
+        return Snapshot(epoch=epoch, changes=tuple((name, numbers.get(name, 0)) for name in names))
+
+    async def _read(
+        self,
+        tenant: TenantId,
+        statement: Any,
+        values: dict[str, Any],
+        *,
+        reach: int = 0,
+    ) -> Sequence[tuple[Any, ...]]:
+        await self._ready()
+        async with transaction(
+            self._pool,
+            tenant,
+            timeout_s=self._lookup_timeout_s,
+            purpose="similar" if reach else "tenant",
+            settings={"ef_search": str(max(40, reach))},
+        ) as connection:
+            return await (await connection.execute(statement, values)).fetchall()
+
+    def _checked_vector(self, vector: Vector, embedder: str) -> Vector:
+        known = self._fixed_dimensions or self._dimensions.get(embedder)
+        values = checked(vector, known)
+        self._dimensions.setdefault(embedder, values.size)
+        return values
+
+    # --- writing -----------------------------------------------------------------------------
+
+    async def put(self, entry: Entry, snapshot: Snapshot) -> str:
+        """Store the entry unless what it depends on has changed since the snapshot.
+
+        Returns:
+            "" when stored, else why not: "epoch", "document_changed", "exists" (somebody else
+            stored the same key at the same moment), "quota" (the namespace may keep none),
+            "unstorable" (a text that Postgres cannot hold).
+
+        Raises:
+            VectorError: The vector is NaN, zero or of another length than this embedder's.
+        """
+        values: dict[str, Any] = {"vector": None, "half": None}
+        if entry.vector is not None:
+            values |= self._vector_values(entry.vector, entry.embedder)
+        if unstorable(entry):
+            return "unstorable"
+        await self._ready()
+        async with transaction(
+            self._pool, entry.scope.tenant, timeout_s=self._write_timeout_s, purpose="store"
+        ) as connection:
+            return await self._put(connection, entry, snapshot, values)
+
+    def _vector_values(self, vector: Vector, embedder: str) -> dict[str, Vector]:
+        sound = self._checked_vector(vector, embedder)
+        column: Column = column_for(sound.size, halfvec=self._halfvec)
+        return {{VECTOR: "vector", HALFVEC: "half"}[column]: sound}
+
+    async def _put(
+        self,
+        connection: AsyncConnection[tuple[Any, ...]],
+        entry: Entry,
+        snapshot: Snapshot,
+        values: dict[str, Any],
+    ) -> str:
+        names = lineage_names(entry.lineage)
+        values |= entry_values(entry, snapshot.epoch) | {"names": list(names)}
+        epoch, quota = await self._lock_namespace(connection, values)
+        numbers = await self._lock_documents(connection, values)
+        if reason := refusal(snapshot, epoch, numbers):
+            return reason
+        if quota == 0:
+            return "quota"
+        await connection.execute(_STORING["supersede"], values)
+        values["numbers"] = [numbers[name] for name in names]
+        cursor = await connection.execute(_STORING["insert_entry"], values)
+        ((stored,),) = await cursor.fetchall()
+        if not stored:
+            return await self._collision(connection, values)
+        await self._evict(connection, values, quota)
+        return ""
+
+    async def _lock_namespace(
+        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any]
+    ) -> tuple[int, int]:
+        """Return epoch and quota, held still until the transaction ends."""
+        for _ in range(2):
+            cursor = await connection.execute(_STORING["lock_namespace"], values)
+            if (row := await cursor.fetchone()) is not None:
+                return row[0], self._quota if row[1] is None else row[1]
+            await connection.execute(_STORING["ensure_namespace"], values)
+        raise StoreUnavailableError(
+            f"the row of namespace {values['namespace']!r} vanished while an answer was stored"
+        )
+
+    async def _lock_documents(
+        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any]
+    ) -> dict[str, int]:
+        """Return the change number of each name, held still until the transaction ends."""
+        cursor = await connection.execute(_STORING["lock_documents"], values)
+        rows = await cursor.fetchall()
+        if len(rows) < len(values["names"]):
+            await connection.execute(_STORING["ensure_documents"], values)
+            rows = await (await connection.execute(_STORING["lock_documents"], values)).fetchall()
+        return dict(rows)
+
+    async def _collision(
+        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any]
+    ) -> str:
+        """Storing the same entry twice (an unknown outcome of a commit) is storing it once."""
+        row = await (await connection.execute(_STORING["stored_id"], values)).fetchone()
+        return "" if row is not None and row[0] == values["id"] else "exists"
+
+    async def _evict(
+        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any], quota: int
+    ) -> None:
+        """Make room now and then: counting on every store would cost more than the store."""
+        place = (values["tenant"], values["namespace"])
+        stored = self._since_count.get(place, 0) + 1
+        self._since_count[place] = stored % max(1, quota // 64)
+        if self._since_count[place]:
+            return
+        ((count,),) = await (await connection.execute(_STORING["count_entries"], values)).fetchall()
+        if count > quota:
+            settled = {**values, "excess": count - quota, "now": values["created_at"]}
+            await connection.execute(_STORING["evict"], settled)
+
+    async def touch(self, scope: Scope, entry: EntryId, *, now: datetime) -> None:
+        """Note a hit: never extends a lifetime."""
+        values = {"tenant": storable(scope.tenant), "id": storable(entry), "now": now}
+        await self._write(scope.tenant, _STORING["touch"], values, purpose="store")
+
+    async def change(self, tenant: TenantId, names: Sequence[str]) -> int:
+        """Note that documents changed; return how many entries that kills.
+
+        From the commit on, no entry with one of them in its lineage is served, and no answer
+        begun before is stored.
+        """
+        values = {"tenant": storable(tenant), "names": sorted({storable(name) for name in names})}
+        await self._ready()
+        async with self._writing(tenant) as connection:
+            await connection.execute(_INVALIDATION["change_documents"], values)
+            cursor = await connection.execute(_INVALIDATION["count_killed"], values)
+            ((killed,),) = await cursor.fetchall()
+            await self._notify(connection, "change", tenant)
+        return int(killed)
+
+    async def bump_epoch(self, tenant: TenantId, namespace: str) -> int:
+        """Kill every entry of a namespace; return the new epoch."""
+        values = {"tenant": storable(tenant), "namespace": storable(namespace)}
+        await self._ready()
+        async with self._writing(tenant) as connection:
+            cursor = await connection.execute(_INVALIDATION["bump_epoch"], values)
+            ((epoch,),) = await cursor.fetchall()
+            await self._notify(connection, "epoch", tenant)
+        return int(epoch)
+
+    async def quarantine(self, scope: Scope, entry: EntryId, *, reason: str) -> None:
+        """Take an entry out of service, also for its writer, and write an audit row."""
+        values = {
+            "tenant": storable(scope.tenant),
+            "id": storable(entry),
+            "reason": reason or "unspecified",
+            "action": "quarantine",
+            "subject": storable(entry),
+        }
+        await self._ready()
+        async with self._writing(scope.tenant) as connection:
+            cursor = await connection.execute(_INVALIDATION["quarantine"], values)
+            await connection.execute(_INVALIDATION["audit"], {**values, "entries": cursor.rowcount})
+            await self._notify(connection, "quarantine", scope.tenant)
+
+    async def purge(self, tenant: TenantId, *, dry_run: bool = False) -> int:
+        """Remove every entry of a tenant; return how many.
+
+        Answers on their way in come too late: the epochs of its namespaces move on.
+        """
+        values = {"tenant": storable(tenant), "action": "purge", "subject": "tenant", "reason": ""}
+        await self._ready()
+        async with self._writing(tenant) as connection:
+            if dry_run:
+                ((count,),) = await (
+                    await connection.execute(_INVALIDATION["count_tenant"], values)
+                ).fetchall()
+                return int(count)
+            await connection.execute(_INVALIDATION["bump_all_epochs"], values)
+            cursor = await connection.execute(_INVALIDATION["purge_entries"], values)
+            await connection.execute(_INVALIDATION["purge_documents"], values)
+            await connection.execute(_INVALIDATION["audit"], {**values, "entries": cursor.rowcount})
+            await self._notify(connection, "purge", tenant)
+            return int(cursor.rowcount)
+
+    def _writing(self, tenant: TenantId, purpose: Any = "tenant") -> Any:
+        return transaction(self._pool, tenant, timeout_s=self._write_timeout_s, purpose=purpose)
+
+    async def _write(
+        self, tenant: TenantId, statement: Any, values: dict[str, Any], *, purpose: Any = "tenant"
+    ) -> None:
+        await self._ready()
+        async with self._writing(tenant, purpose) as connection:
+            await connection.execute(statement, values)
+
+    async def _notify(
+        self, connection: AsyncConnection[tuple[Any, ...]], kind: str, tenant: TenantId
+    ) -> None:
+        """Tell other processes; the payload holds a digest of the tenant, not its name."""
+        digest = hashlib.sha256(storable(tenant).encode()).hexdigest()
+        payload = json.dumps({"kind": kind, "tenant": digest})
+        await connection.execute(_INVALIDATION["notify"], {"payload": payload})

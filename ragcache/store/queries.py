@@ -1,0 +1,30 @@
+"""Named SQL, kept in `.sql` files.
+
+A file holds blocks that begin with `-- name: some_name`; the comment lines right below say what
+the statement does. Values only ever travel as parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import LiteralString, cast
+
+_NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+
+
+@cache
+def queries(name: str) -> Mapping[str, LiteralString]:
+    """Return the statements of `sql/<name>.sql` by their names."""
+    pieces = _NAME.split(sql_text(f"{name}.sql"))
+    bodies = zip(pieces[1::2], pieces[2::2], strict=True)
+    # Files of the package are as trusted as its code: nothing from outside is in them.
+    return MappingProxyType({key: cast(LiteralString, body.strip()) for key, body in bodies})
+
+
+def sql_text(path: str) -> str:
+    """Return a file below `sql/`."""
+    return (files("ragcache.store") / "sql" / path).read_text("utf-8")

@@ -1,0 +1,210 @@
+"""Entries as rows and back. Plain functions; no SQL and no connection here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ..keys import raw_hash
+from ..protocols import Snapshot
+from ..types import (
+    Candidate,
+    Document,
+    Entry,
+    EntryId,
+    Fingerprint,
+    Keys,
+    Lineage,
+    PrincipalId,
+    Scope,
+    TenantId,
+)
+
+#: What a B-tree key can hold is limited (2,704 bytes); several texts share one.
+_TEXT_MAX_BYTES = 1000
+Row = Sequence[Any]
+
+
+def storable(text: str) -> str:
+    """Return the text, or its hash where a Postgres key could not hold it.
+
+    NUL, lone surrogates and very long texts are replaced; equal stays equal, different stays
+    different.
+    """
+    try:
+        encoded = text.encode("utf-8")
+    except UnicodeEncodeError:
+        return raw_name(raw_hash(text))
+    if len(encoded) > _TEXT_MAX_BYTES or b"\0" in encoded:
+        return raw_name(raw_hash(text))
+    return text
+
+
+def raw_name(raw: str) -> str:
+    """Return the name under which a document is known by its raw text alone."""
+    return f"sha256:{raw}"
+
+
+def document_names(documents: Iterable[Document]) -> tuple[str, ...]:
+    """Return every name that can kill an answer built from these documents, sorted."""
+    names = {storable(name) for document in documents for name in document.names}
+    names |= {raw_name(raw_hash(document.text)) for document in documents}
+    return tuple(sorted(names))
+
+
+def lineage_names(lineage: Iterable[Lineage]) -> tuple[str, ...]:
+    """Return the same names from a lineage."""
+    names = {storable(name) for line in lineage for name in line.names}
+    names |= {raw_name(line.raw) for line in lineage}
+    return tuple(sorted(names))
+
+
+def scope_values(scope: Scope) -> dict[str, Any]:
+    """Return the parameters that keep a statement inside a scope."""
+    return {
+        "tenant": storable(scope.tenant),
+        "principal": storable(scope.principal),
+        "sharing": storable(scope.group),
+        "namespace": storable(scope.namespace),
+        "partition": scope.partition,
+        "access": sorted(storable(tag) for tag in scope.access),
+    }
+
+
+def entry_values(entry: Entry, epoch: int) -> dict[str, Any]:
+    """Return the parameters of an entry's row, its vector aside."""
+    needs = {storable(tag) for line in entry.lineage for tag in line.access}
+    return {
+        **scope_values(entry.scope),
+        "id": storable(entry.id),
+        "needs": sorted(needs),
+        "exact": entry.keys.exact,
+        "normal": entry.keys.normal,
+        "question": entry.question,
+        "answer": json.dumps(entry.answer),
+        "reading": None if entry.reading is None else json.dumps(entry.reading),
+        "state": entry.state,
+        "created_at": entry.created_at,
+        "expire_at": entry.expire_at,
+        "epoch": epoch,
+        "version": entry.version,
+        "model": entry.model,
+        "embedder": storable(entry.embedder),
+        "kid": entry.kid,
+        "signature": entry.signature,
+        "lineage": json.dumps([_line(at, line) for at, line in enumerate(entry.lineage)]),
+    }
+
+
+def _line(position: int, line: Lineage) -> dict[str, Any]:
+    return {
+        "position": position,
+        "names": list(line.names),
+        "content": line.content,
+        "raw": line.raw,
+        "rank": line.rank,
+        "cited": line.cited,
+        "access": sorted(line.access),
+    }
+
+
+def unstorable(entry: Entry) -> str:
+    """Return which text of the entry Postgres cannot hold; empty where it can hold all."""
+    texts = {"question": entry.question, "version": entry.version, "model": entry.model}
+    for name, text in texts.items():
+        if "\0" in text or not _encodes(text):
+            return name
+    return ""
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def refusal(snapshot: Snapshot, epoch: int, numbers: Mapping[str, int]) -> str:
+    """Return why an answer begun at `snapshot` must not be stored now; empty where it may."""
+    if epoch != snapshot.epoch:
+        return "epoch"
+    taken = dict(snapshot.changes)
+    if any(taken.get(name, number) != number for name, number in numbers.items()):
+        return "document_changed"
+    return ""
+
+
+def candidate(row: Row, scope: Scope) -> Candidate:
+    """Return the candidate of a row of `find_exact` or `find_similar`.
+
+    The tenant is the scope's: the statement and the policy have both seen to that.
+    """
+    (
+        id_,
+        principal,
+        sharing,
+        namespace,
+        partition,
+        access,
+        exact_key,
+        normal_key,
+        question,
+        answer,
+        reading,
+        state,
+        created_at,
+        expire_at,
+        version,
+        model,
+        embedder,
+        kid,
+        signature,
+        lineage,
+        exact,
+        similarity,
+        current,
+    ) = row
+    entry = Entry(
+        id=EntryId(id_),
+        scope=Scope(
+            tenant=TenantId(scope.tenant),
+            principal=PrincipalId(principal),
+            group=sharing,
+            namespace=namespace,
+            partition=Fingerprint(partition),
+            access=frozenset(access),
+        ),
+        keys=Keys(exact=Fingerprint(exact_key), normal=Fingerprint(normal_key)),
+        question=question,
+        answer=answer,
+        lineage=tuple(_lineage(line) for line in lineage or ()),
+        created_at=_utc(created_at),
+        expire_at=_utc(expire_at),
+        state=state,
+        version=version,
+        model=model,
+        embedder=embedder,
+        reading=reading,
+        kid=kid,
+        signature=bytes(signature),
+    )
+    return Candidate(entry=entry, similarity=similarity, current=current, exact=exact)
+
+
+def _lineage(line: Sequence[Any]) -> Lineage:
+    names, content, raw, rank, cited, access = line
+    return Lineage(
+        names=tuple(names),
+        content=Fingerprint(content),
+        raw=raw,
+        rank=rank,
+        cited=cited,
+        access=frozenset(access),
+    )
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)

@@ -1,0 +1,60 @@
+"""The one place where a transaction is given its tenant.
+
+The setting is local to the transaction, so that neither the next borrower of the connection nor
+another client behind a transaction pooler inherits it. Statements outside such a transaction
+see no row at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from ..errors import MissingTenantError
+from ..types import TenantId
+from .errors import translated
+from .queries import queries
+from .rows import storable
+
+_BEGIN = queries("session")
+Purpose = Literal["tenant", "similar", "store"]
+Pool = AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]
+
+
+@asynccontextmanager
+async def transaction(
+    pool: Pool,
+    tenant: TenantId,
+    *,
+    timeout_s: float,
+    purpose: Purpose = "tenant",
+    settings: Mapping[str, str] | None = None,
+) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
+    """Borrow a connection for one transaction inside one tenant.
+
+    Args:
+        pool: Whose connection.
+        tenant: Whose rows; everything else does not exist inside.
+        timeout_s: Longest time the server may spend on one statement.
+        purpose: Which settings come with it; see `sql/session.sql`.
+        settings: Values of further settings that the purpose names.
+
+    Raises:
+        MissingTenantError: The tenant is empty.
+        StoreUnavailableError: No connection was free in time, or the server is not reachable.
+    """
+    if not tenant:
+        raise MissingTenantError
+    values = {
+        "tenant": storable(tenant),
+        "timeout_ms": str(max(1, int(timeout_s * 1000))),
+        **(settings or {}),
+    }
+    with translated():
+        async with pool.connection() as connection, connection.transaction():
+            await connection.execute(_BEGIN[f"begin_{purpose}"], values)
+            yield connection

@@ -1,0 +1,19 @@
+-- name: begin_tenant
+-- Everything a transaction may do afterwards happens inside this tenant: local to it, so that
+-- the next borrower of the connection, also behind pgbouncer, inherits nothing.
+SELECT set_config('ragcache.tenant', %(tenant)s, true),
+       set_config('statement_timeout', %(timeout_ms)s, true)
+
+-- name: begin_similar
+-- The same for a vector search: an index that runs out of servable rows goes on looking.
+SELECT set_config('ragcache.tenant', %(tenant)s, true),
+       set_config('statement_timeout', %(timeout_ms)s, true),
+       set_config('hnsw.iterative_scan', 'strict_order', true),
+       set_config('hnsw.ef_search', %(ef_search)s, true)
+
+-- name: begin_store
+-- The same for storing: losing the last answers in a crash costs nothing, waiting for the disk
+-- does. Invalidations never run with this setting.
+SELECT set_config('ragcache.tenant', %(tenant)s, true),
+       set_config('statement_timeout', %(timeout_ms)s, true),
+       set_config('synchronous_commit', 'off', true)

@@ -45,6 +45,7 @@ class PostgresStore:
         dsn: The app role's; `ragcache init` made it.
         pool_size: Most connections at a time.
         pool_wait_s: Longest wait for a free one; then the request goes on without the cache.
+        open_wait_s: Longest wait for the first connection when the store is opened.
         lookup_timeout_s: Longest time the server spends on one statement of a lookup.
         write_timeout_s: The same for storing and invalidating.
         halfvec: Keep new vectors in half precision: half the size, the same recall.
@@ -63,6 +64,7 @@ class PostgresStore:
         *,
         pool_size: int = 8,
         pool_wait_s: float = 0.05,
+        open_wait_s: float = 2.0,
         lookup_timeout_s: float = 0.05,
         write_timeout_s: float = 5.0,
         halfvec: bool = False,
@@ -71,6 +73,7 @@ class PostgresStore:
         name: str = "postgres",
     ) -> None:
         self.name = name
+        self._open_wait_s = open_wait_s
         self._lookup_timeout_s = lookup_timeout_s
         self._write_timeout_s = write_timeout_s
         self._halfvec = halfvec
@@ -117,7 +120,7 @@ class PostgresStore:
         """
         with translated():
             await self._pool.open(wait=False)
-            await self._pool.wait(timeout=3.0)
+            await self._pool.wait(timeout=self._open_wait_s)
         await self._ready()
 
     async def close(self) -> None:

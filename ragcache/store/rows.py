@@ -101,12 +101,12 @@ def entry_values(entry: Entry, epoch: int) -> dict[str, Any]:
 def _line(position: int, line: Lineage) -> dict[str, Any]:
     return {
         "position": position,
-        "names": list(line.names),
+        "names": [storable(name) for name in line.names],
         "content": line.content,
         "raw": line.raw,
         "rank": line.rank,
         "cited": line.cited,
-        "access": sorted(line.access),
+        "access": sorted(storable(tag) for tag in line.access),
     }
 
 

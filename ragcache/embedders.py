@@ -93,6 +93,10 @@ class SentenceTransformerEmbedder:
         """Length of a vector; loads the model."""
         return int(self.load().get_embedding_dimension() or 0)
 
+    async def open(self) -> None:
+        """Load the model. Raises ConfigError."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.load)
+
     def load(self) -> SentenceTransformer:
         """Load the model, once."""
         with self._lock:
@@ -199,6 +203,9 @@ class HttpEmbedder:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.AsyncClient(base_url=base_url, headers=headers, timeout=timeout_s)
 
+    async def open(self) -> None:
+        """Nothing to get ready: the endpoint is reached when it is used."""
+
     async def embed(self, texts: Sequence[str]) -> Sequence[Embedding]:
         """Return one embedding a text. Raises EmbeddingError."""
         try:
@@ -252,6 +259,10 @@ class Batched:
     def dimensions(self) -> int:
         """Length of a vector."""
         return self._embedder.dimensions
+
+    async def open(self) -> None:
+        """Get the embedder ready."""
+        await self._embedder.open()
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Embedding]:
         """Return one embedding a text. Raises EmbeddingError."""

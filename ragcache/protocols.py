@@ -107,7 +107,13 @@ class Embedder(Protocol):
 
     #: Changes whenever vectors may change: model, revision, options, dimensions.
     id: str
-    dimensions: int
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+
+    async def open(self) -> None:
+        """Get ready: load weights. Raises ConfigError."""
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Embedding]:
         """Return one embedding a text. Raises EmbeddingError."""

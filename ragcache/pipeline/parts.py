@@ -41,12 +41,18 @@ class Parts:
         self._opening: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the store. One that is down leaves caching off until it is back.
+        """Get embedder and store ready. A store that is down leaves caching off until it is back.
 
         Raises:
+            ConfigError: The embedding model cannot be loaded.
             IsolationError: The store does not keep tenants apart.
             MigrationError: The schema is not this version's.
         """
+        if self.embedder is not None:
+            await self.embedder.open()
+        await self._open_store()
+
+    async def _open_store(self) -> None:
         if self.store is None:
             return
         try:
@@ -68,7 +74,7 @@ class Parts:
     async def _reopen(self) -> None:
         try:
             self._store_breaker.enter()
-            await self.open()
+            await self._open_store()
         except BreakerOpenError:
             return
         except (IsolationError, MigrationError, ConfigError):

@@ -1,0 +1,205 @@
+"""From settings to a running cache: the only importer of concrete parts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from .admission import AdmissionPolicy, KeyRing
+from .embedders import Batched, HttpEmbedder, SentenceTransformerEmbedder
+from .errors import ConfigError
+from .events import Hooks
+from .layout import LayoutPolicy
+from .lookup import LookupPolicy
+from .pipeline import Budgets, Pipeline, Policies
+from .portal import Portal
+from .protocols import Embedder, Store, Target
+from .settings import EmbeddingSettings, Settings, StoreSettings
+
+if TYPE_CHECKING:
+    from .store.embedded import EmbeddedPostgres
+
+P = TypeVar("P")
+
+
+class RagCache(Pipeline):
+    """A cache made from settings.
+
+    async with RagCache.open(Settings.load("ragcache.toml")) as cache:
+        answer = await cache.answer(Request(tenant="acme", question="..."))
+    """
+
+    _server: EmbeddedPostgres | None = None
+
+    @classmethod
+    def open(
+        cls,
+        settings: Settings | None = None,
+        *,
+        target: Target | None = None,
+        hooks: Hooks | None = None,
+    ) -> Self:
+        """Return a cache, to be entered with `async with`.
+
+        Without a DSN an embedded Postgres is started in the settings' home.
+
+        Raises:
+            ConfigError: A setting is wrong, or an extra is missing.
+        """
+        settings = settings or Settings.load()
+        parts = _store(settings.store)
+        home = parts.home
+        cache = cls(
+            target=target or _target(settings),
+            store=parts.store,
+            embedder=_embedder(settings.embedding, settings.api.base_url, settings.api.key()),
+            keyring=_keyring(settings, home),
+            salt_secret=_salt_secret(settings, home),
+            policies=_policies(settings),
+            hooks=hooks,
+        )
+        cache._server = parts.server
+        return cache
+
+    async def close(self) -> None:
+        """Finish what is under way, give everything back, stop an embedded Postgres."""
+        await super().close()
+        if self._server is not None:
+            await asyncio.to_thread(self._server.stop)
+
+
+def connect(settings: Settings | None = None, **parts: Any) -> Portal:
+    """Return an open cache for frameworks and synchronous code, on a loop of its own.
+
+    cache = ragcache.connect(Settings.load("ragcache.toml"))
+    llm = langchain_ragcache.wrap(llm, cache, tenant="acme")
+
+    Raises:
+        RagCacheError: Whatever is wrong with the settings, the store or the embedder.
+    """
+    return Portal(lambda: RagCache.open(settings, **parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    store: Store | None = None
+    home: Path | None = None
+    server: EmbeddedPostgres | None = None
+
+
+def _target(settings: Settings) -> Target | None:
+    if not settings.model.name:
+        return None
+    from .targets.openai import OpenAITarget
+
+    return OpenAITarget(
+        model=settings.model.name,
+        base_url=settings.api.base_url,
+        api_key=settings.api.key(),
+        timeout_s=settings.api.timeout_s,
+        provider=settings.api.provider,
+    )
+
+
+def _store(settings: StoreSettings) -> _Stored:
+    """Return the store, the folder where secrets may be kept, and a server to stop."""
+    if settings.kind == "none":
+        return _Stored(home=settings.home)
+    if settings.kind == "redis":
+        raise ConfigError("store.kind = 'redis' needs the redis store: it is not there yet")
+    try:
+        from .store.embedded import ensure
+        from .store.postgres import PostgresStore
+    except ImportError as error:
+        raise ConfigError(
+            f"the Postgres store needs {error.name}: pip install 'ragcache-middleware[postgres]'"
+        ) from error
+    dsn = settings.dsn.get_secret_value()
+    if dsn:
+        return _Stored(store=PostgresStore(dsn, pool_size=settings.pool_size), home=settings.home)
+    ensured = ensure(settings.home)
+    store = PostgresStore(ensured.dsns.app, pool_size=settings.pool_size)
+    return _Stored(store=store, home=ensured.server.home, server=ensured.server)
+
+
+def _embedder(settings: EmbeddingSettings, base_url: str, api_key: str) -> Embedder | None:
+    if not settings.model:
+        return None
+    kind, _, name = settings.model.partition(":")
+    if kind != "openai" or not name:
+        return Batched(
+            SentenceTransformerEmbedder(
+                settings.model, revision=settings.revision, threads=settings.threads
+            )
+        )
+    if settings.dimensions is None:
+        raise ConfigError(
+            f"embedding.dimensions is missing: say how long the vectors of {name!r} are"
+        )
+    return Batched(
+        HttpEmbedder(
+            base_url=settings.base_url or base_url,
+            model=name,
+            api_key=settings.api_key.get_secret_value() or api_key,
+            dimensions=settings.dimensions,
+        )
+    )
+
+
+def _policies(settings: Settings) -> Policies:
+    return Policies(
+        layout=_policy(LayoutPolicy, settings.layout, "layout"),
+        lookup=_policy(LookupPolicy, settings.lookup, "lookup"),
+        admission=_policy(AdmissionPolicy, settings.admission, "admission"),
+        budgets=Budgets(
+            store_s=settings.budgets.store_ms / 1000,
+            embed_s=settings.budgets.embed_ms / 1000,
+            put_s=settings.budgets.put_ms / 1000,
+        ),
+    )
+
+
+def _policy(kind: type[P], values: dict[str, Any], section: str) -> P:
+    try:
+        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    except TypeError as error:
+        raise ConfigError(f"wrong settings in [{section}]: {error}") from error
+
+
+# --- secrets -----------------------------------------------------------------------------------
+
+
+def _keyring(settings: Settings, home: Path | None) -> KeyRing:
+    security = settings.security
+    if not security.signing_keys:
+        return KeyRing({"local": _kept(home, "signing.key")}, "local")
+    keys = {kid: key.get_secret_value().encode() for kid, key in security.signing_keys.items()}
+    current = security.current or next(iter(keys))
+    if current not in keys:
+        raise ConfigError(
+            f"security.current is {current!r}, which is not among security.signing_keys "
+            f"({', '.join(keys)})"
+        )
+    return KeyRing(keys, current)
+
+
+def _salt_secret(settings: Settings, home: Path | None) -> bytes:
+    given = settings.security.salt_secret.get_secret_value()
+    return given.encode() if given else _kept(home, "salt.key")
+
+
+def _kept(home: Path | None, name: str) -> bytes:
+    """Return the secret kept in a file, made at the first use; a passing one without a home."""
+    if home is None:
+        return secrets.token_bytes(32)
+    path = Path(home) / name
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 -- only os.open takes the mode
+            file.write(secrets.token_bytes(32))
+    except FileExistsError:
+        pass
+    return path.read_bytes()

@@ -1,0 +1,199 @@
+"""Settings: one TOML file, environment variables and arguments; secrets are masked.
+
+Order of precedence: arguments, environment (`RAGCACHE_...`, nested with `__`), file, defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from .errors import ConfigError
+
+StoreName = Literal["postgres", "redis", "none"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ApiSettings(_Section):
+    """The model's side.
+
+    `base_url` goes up to and including the version (`https://host/v1`); the key itself, or the
+    name of the environment variable that holds it.
+    """
+
+    base_url: str = ""
+    api_key: SecretStr = SecretStr("")
+    api_key_env: str = ""
+    timeout_s: float = Field(default=60.0, gt=0)
+    provider: Literal["openai", "vllm", "generic"] = "generic"
+
+    def key(self) -> str:
+        """Return the API key."""
+        return self.api_key.get_secret_value() or os.environ.get(self.api_key_env, "")
+
+
+class ModelSettings(_Section):
+    """Which model is asked."""
+
+    name: str = ""
+
+
+class StoreSettings(_Section):
+    """Where answers live. Without a DSN an embedded Postgres is started in `home`."""
+
+    kind: StoreName = "postgres"
+    dsn: SecretStr = SecretStr("")
+    home: Path | None = None
+    pool_size: int = Field(default=8, ge=1)
+
+
+class EmbeddingSettings(_Section):
+    """How questions become vectors.
+
+    `model` is a sentence-transformers name or folder, or `openai:NAME` for an endpoint; "" means
+    exact hits only.
+    """
+
+    model: str = "all-MiniLM-L6-v2"
+    revision: str = ""
+    base_url: str = ""
+    api_key: SecretStr = SecretStr("")
+    dimensions: int | None = Field(default=None, ge=1)
+    threads: int = Field(default=1, ge=1)
+
+
+class BudgetSettings(_Section):
+    """How long a request waits for the cache's own parts."""
+
+    store_ms: float = Field(default=50.0, gt=0)
+    embed_ms: float = Field(default=250.0, gt=0)
+    put_ms: float = Field(default=50.0, ge=0)
+
+
+class SecuritySettings(_Section):
+    """Secrets. Without them, random ones are made once and kept in the store's home.
+
+    `signing_keys` maps key ids to secrets; entries are signed with `current` and verified with
+    any of them.
+    """
+
+    salt_secret: SecretStr = SecretStr("")
+    signing_keys: dict[str, SecretStr] = Field(default_factory=dict)
+    current: str = ""
+
+
+class Settings(BaseSettings):
+    """All settings of a cache. `layout`, `lookup` and `admission` take the fields of
+    `LayoutPolicy`, `LookupPolicy` and `AdmissionPolicy`.
+    """
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix="RAGCACHE_", env_nested_delimiter="__"
+    )
+
+    api: ApiSettings = ApiSettings()
+    model: ModelSettings = ModelSettings()
+    store: StoreSettings = StoreSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    budgets: BudgetSettings = BudgetSettings()
+    security: SecuritySettings = SecuritySettings()
+    layout: dict[str, Any] = Field(default_factory=dict)
+    lookup: dict[str, Any] = Field(default_factory=dict)
+    admission: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 -- pydantic passes all five
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment before what `load` read from a file."""
+        return env_settings, init_settings
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, **overrides: Any) -> Self:
+        """Read a file, the environment and arguments.
+
+        Raises:
+            ConfigError: The file is missing or malformed, or a setting is unknown or wrong.
+        """
+        values = _merged(_read(Path(path)) if path else {}, overrides)
+        _refuse_unknown(values)
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ConfigError(_told(error, path)) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"settings file {path} cannot be read: {error.strerror}") from error
+    try:
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"settings file {path} is malformed: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"settings file {path} must hold a table at its top")
+    return values
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in over.items():
+        below = merged.get(name)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[name] = _merged(below, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _refuse_unknown(values: Mapping[str, Any]) -> None:
+    """Name an unknown setting and the nearest known one."""
+    for name, value in values.items():
+        field = Settings.model_fields.get(name)
+        if field is None:
+            raise ConfigError(_unknown(name, Settings.model_fields))
+        section = field.annotation
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            continue
+        if not isinstance(value, Mapping):
+            continue
+        for inner in value:
+            if inner not in section.model_fields:
+                raise ConfigError(_unknown(f"{name}.{inner}", section.model_fields, f"{name}."))
+
+
+def _unknown(name: str, known: Mapping[str, Any], prefix: str = "") -> str:
+    names = [prefix + k for k in known]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    return f"unknown setting {name!r}: did you mean {near[0]!r}?"
+
+
+def _told(error: ValidationError, path: str | Path | None) -> str:
+    where = f" in {path}" if path else ""
+    rows = [
+        f"{'.'.join(str(p) for p in row['loc'])}: {row['msg']}"
+        for row in error.errors(include_input=False)
+    ]
+    return f"wrong settings{where}: " + "; ".join(rows)

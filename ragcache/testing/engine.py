@@ -30,6 +30,8 @@ import httpx
 
 from ..errors import ConfigError
 
+_SUPERVISOR = Path(__file__).with_name("supervise.py")
+_COMMAND = Path(__file__).with_name("vllm_command.py")
 _PORT_TAKEN = "address already in use"
 _PORT_TRIES = 3
 _POLL_S = 0.25
@@ -180,9 +182,8 @@ def _start_once(options: EngineOptions, folder: Path, *, port: int) -> Engine:
 def _launch(
     options: EngineOptions, folder: Path, log: Path, *, port: int
 ) -> subprocess.Popen[bytes]:
-    here = Path(__file__).parent
-    supervised = [sys.executable, "-P", str(here / "supervise.py")]
-    serve = [sys.executable, "-P", str(here / "vllm_command.py"), *serve_arguments(options, port)]
+    supervised = [sys.executable, "-P", str(_SUPERVISOR)]
+    serve = [sys.executable, "-P", str(_COMMAND), *serve_arguments(options, port)]
     with log.open("wb") as output:
         # The supervisor leads a process group of its own and reads its end of the pipe: when
         # this process ends, however it ends, the pipe closes and the group is ended.

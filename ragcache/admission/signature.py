@@ -1,7 +1,10 @@
 """Signed entries: a row that somebody altered is a miss.
 
 What is signed: everything that decides what is served, to whom and until when. Not signed: the
-id (a store may keep the old one when it replaces an entry) and the bookkeeping of hits.
+id (a store may keep the old one when it replaces an entry), the bookkeeping of hits, and the
+vector: a store may keep it in half precision and make it anew for another embedder. A vector
+that somebody moved can bring an entry up for a question, but it still has to pass the gates,
+which read the signed question.
 
 The state is signed as one bit, "may be served to others", so that nobody without the key can
 lift a quarantine by editing the row: promotion signs anew. An entry taken *into* quarantine
@@ -17,11 +20,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from ..errors import ConfigError, RequestError
 from ..keys import encode
-from ..types import Entry, Vector
+from ..types import Entry
 
 SIGNATURE_SCHEMA = 1
 _MIN_KEY_BYTES = 16
@@ -96,7 +97,6 @@ def _signed(entry: Entry, *, servable: bool) -> list[Any]:
         entry.question,
         _plain(entry.reading),
         entry.embedder,
-        _vector_hash(entry.vector),
         _plain(entry.answer),
         list(entry.lineage),
         entry.version,
@@ -115,12 +115,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     return value
-
-
-def _vector_hash(vector: Vector | None) -> str:
-    if vector is None:
-        return ""
-    return hashlib.sha256(np.ascontiguousarray(vector, dtype="<f4").tobytes()).hexdigest()
 
 
 def _microseconds(moment: datetime) -> int:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from ..errors import IsolationError, MigrationError, StoreError
 from ..types import TenantId
 from . import migrations
 from .queries import queries
 from .roles import server_fault
-from .session import Pool, transaction
+from .session import Connection, Pool, transaction
 
 _SQL = queries("check")
 _ADVICE = "give the store the app DSN that `ragcache init` made"
@@ -46,11 +44,11 @@ def _refuse(faults: list[str]) -> None:
         )
 
 
-async def _rows(connection: AsyncConnection[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
+async def _rows(connection: Connection, name: str) -> list[tuple[Any, ...]]:
     return await (await connection.execute(_SQL[name], {})).fetchall()
 
 
-async def _check_server(connection: AsyncConnection[tuple[Any, ...]]) -> None:
+async def _check_server(connection: Connection) -> None:
     ((number, version, pgvector, resolves),) = await _rows(connection, "server")
     if fault := server_fault(number, version, pgvector):
         raise StoreError(fault)
@@ -61,7 +59,7 @@ async def _check_server(connection: AsyncConnection[tuple[Any, ...]]) -> None:
         )
 
 
-async def _check_migrations(connection: AsyncConnection[tuple[Any, ...]]) -> None:
+async def _check_migrations(connection: Connection) -> None:
     ((exists,),) = await _rows(connection, "migrated")
     if not exists:
         raise MigrationError(
@@ -69,13 +67,13 @@ async def _check_migrations(connection: AsyncConnection[tuple[Any, ...]]) -> Non
             "`ragcache init` with an administrator's DSN"
         )
     cursor = await connection.execute("SELECT number, checksum FROM ragcache.migration")
-    applied = dict(await cursor.fetchall())
+    applied: dict[int, str] = dict(await cursor.fetchall())
     if lacking := migrations.pending(migrations.migrations(), applied):
         names = ", ".join(str(step) for step in lacking)
         raise MigrationError(f"the schema lacks {names}: run `ragcache migrate`")
 
 
-async def _role_faults(connection: AsyncConnection[tuple[Any, ...]]) -> list[str]:
+async def _role_faults(connection: Connection) -> list[str]:
     ((name, superuser, bypass, owner),) = await _rows(connection, "role")
     reasons = {
         "is a superuser": superuser,
@@ -86,7 +84,7 @@ async def _role_faults(connection: AsyncConnection[tuple[Any, ...]]) -> list[str
     return [f"the role {name} {held}: {_ADVICE}"] if held else []
 
 
-async def _catalogue_faults(connection: AsyncConnection[tuple[Any, ...]]) -> list[str]:
+async def _catalogue_faults(connection: Connection) -> list[str]:
     faults = [f"{table}: {why}" for table, why in await _rows(connection, "open_tables")]
     faults += [
         f"unique key {index} does not begin with the tenant"
@@ -107,7 +105,7 @@ async def _catalogue_faults(connection: AsyncConnection[tuple[Any, ...]]) -> lis
     return faults
 
 
-async def _visible_faults(connection: AsyncConnection[tuple[Any, ...]]) -> list[str]:
+async def _visible_faults(connection: Connection) -> list[str]:
     """Look without a tenant: nothing may be there."""
     ((seen,),) = await _rows(connection, "visible_entries")
     return ["rows are visible where no tenant is set"] if seen else []

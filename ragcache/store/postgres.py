@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from pgvector.psycopg.vector import register_vector_info
-from psycopg import AsyncConnection, sql
+from psycopg import sql
 from psycopg.types import TypeInfo
 from psycopg_pool import AsyncConnectionPool
 
@@ -21,21 +21,24 @@ from . import checks
 from .errors import translated
 from .queries import queries
 from .rows import (
-    candidate,
     document_names,
     entry_values,
+    exact_candidate,
     lineage_names,
+    near_candidates,
     refusal,
     scope_values,
     storable,
     unstorable,
 )
-from .session import Pool, transaction
+from .session import Connection, Pool, Transaction, transaction
 from .vectors import HALFVEC, VECTOR, Column, checked, column_for
 
 _LOOKUP, _STORING, _INVALIDATION = queries("lookup"), queries("storing"), queries("invalidation")
 #: Candidates ranked beyond those asked for, since some may fall to a changed document.
 _OVERREACH = 24
+#: So many uses before psycopg prepares a statement by itself: never; see `session`.
+_ONLY_ON_REQUEST = 2**31
 
 
 class PostgresStore:
@@ -95,8 +98,7 @@ class PostgresStore:
             configure=self._configure,
             name=f"ragcache-{name}",
             kwargs={
-                # A plan made for one tenant must never serve another: nothing is prepared.
-                "prepare_threshold": None,
+                "prepare_threshold": _ONLY_ON_REQUEST,
                 "autocommit": True,
                 "application_name": "ragcache",
                 "connect_timeout": 2,
@@ -127,8 +129,10 @@ class PostgresStore:
         """Give the connections back."""
         await self._pool.close(timeout=2.0)
 
-    async def _configure(self, connection: AsyncConnection[tuple[Any, ...]]) -> None:
-        """Teach a new connection what a vector is; the type is looked up once."""
+    async def _configure(self, connection: Connection) -> None:
+        """Teach a new connection what a vector is, and see whose connection it is."""
+        if await _is_pooled(connection):
+            connection.prepare_threshold = None
         if self._vector_type is None:
             self._vector_type = await TypeInfo.fetch(connection, "vector")
         if self._vector_type is not None:
@@ -153,8 +157,11 @@ class PostgresStore:
         can tell why.
         """
         values = {**scope_values(scope), "exact": keys.exact, "normal": keys.normal, "now": now}
-        rows = await self._read(scope.tenant, _LOOKUP["find_exact"], values)
-        return tuple(candidate(row, scope) for row in rows)
+        await self._ready()
+        async with self._reading(scope.tenant) as connection:
+            cursor = await connection.execute(_LOOKUP["find_exact"], values, prepare=True)
+            rows = await cursor.fetchall()
+        return tuple(exact_candidate(row, scope, keys) for row in rows)
 
     async def find_similar(
         self, scope: Scope, vector: Vector, *, embedder: str, now: datetime, limit: int
@@ -164,52 +171,56 @@ class PostgresStore:
         Raises:
             VectorError: The vector is NaN, zero or of another length than this embedder's.
         """
-        values = self._checked_vector(vector, embedder)
-        column = column_for(values.size, halfvec=self._halfvec)
-        statement = sql.SQL(_LOOKUP["find_similar"]).format(
+        sound = self._checked_vector(vector, embedder)
+        reach = limit + _OVERREACH
+        values = {
+            **scope_values(scope),
+            "vector": sound,
+            "embedder": storable(embedder),
+            "now": now,
+            "reach": reach,
+        }
+        statement = self._near_statement(sound.size)
+        await self._ready()
+        async with self._reading(
+            scope.tenant, purpose="similar", settings={"ef_search": str(max(40, reach))}
+        ) as connection:
+            cursor = await connection.execute(statement, values, prepare=False)
+            return await self._current(connection, scope, await cursor.fetchall(), limit)
+
+    async def _current(
+        self, connection: Connection, scope: Scope, near: Sequence[tuple[Any, ...]], limit: int
+    ) -> Sequence[Candidate]:
+        """Return the nearest whose documents have not changed; mostly the first ones will do."""
+        found: list[Candidate] = []
+        for part in (near[:limit], near[limit:]):
+            if not part or len(found) == limit:
+                break
+            values = {"tenant": storable(scope.tenant), "ids": [id_ for id_, _ in part]}
+            cursor = await connection.execute(_LOOKUP["find_entries"], values, prepare=True)
+            found += near_candidates(await cursor.fetchall(), scope, [(i, d) for i, d in part])
+        return tuple(found[:limit])
+
+    def _near_statement(self, dimensions: int) -> sql.Composed:
+        column = column_for(dimensions, halfvec=self._halfvec)
+        return sql.SQL(_LOOKUP["find_near"]).format(
             column=sql.Identifier(column.name),
             type=sql.Identifier(column.type),
-            dimensions=sql.Literal(int(values.size)),
+            dimensions=sql.Literal(dimensions),
         )
-        rows = await self._read(
-            scope.tenant,
-            statement,
-            {
-                **scope_values(scope),
-                "vector": values,
-                "embedder": storable(embedder),
-                "now": now,
-                "limit": limit,
-                "reach": limit + _OVERREACH,
-            },
-            reach=limit + _OVERREACH,
-        )
-        return tuple(candidate(row, scope) for row in rows)
 
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""
         names = document_names(documents)
         values = {**scope_values(scope), "names": list(names)}
-        ((epoch, numbers),) = await self._read(scope.tenant, _LOOKUP["snapshot"], values)
+        await self._ready()
+        async with self._reading(scope.tenant) as connection:
+            cursor = await connection.execute(_LOOKUP["snapshot"], values, prepare=True)
+            ((epoch, numbers),) = await cursor.fetchall()
         return Snapshot(epoch=epoch, changes=tuple((name, numbers.get(name, 0)) for name in names))
 
-    async def _read(
-        self,
-        tenant: TenantId,
-        statement: Any,
-        values: dict[str, Any],
-        *,
-        reach: int = 0,
-    ) -> Sequence[tuple[Any, ...]]:
-        await self._ready()
-        async with transaction(
-            self._pool,
-            tenant,
-            timeout_s=self._lookup_timeout_s,
-            purpose="similar" if reach else "tenant",
-            settings={"ef_search": str(max(40, reach))},
-        ) as connection:
-            return await (await connection.execute(statement, values)).fetchall()
+    def _reading(self, tenant: TenantId, **options: Any) -> Transaction:
+        return transaction(self._pool, tenant, timeout_s=self._lookup_timeout_s, **options)
 
     def _checked_vector(self, vector: Vector, embedder: str) -> Vector:
         known = self._fixed_dimensions or self._dimensions.get(embedder)
@@ -248,7 +259,7 @@ class PostgresStore:
 
     async def _put(
         self,
-        connection: AsyncConnection[tuple[Any, ...]],
+        connection: Connection,
         entry: Entry,
         snapshot: Snapshot,
         values: dict[str, Any],
@@ -271,7 +282,7 @@ class PostgresStore:
         return ""
 
     async def _lock_namespace(
-        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any]
+        self, connection: Connection, values: dict[str, Any]
     ) -> tuple[int, int]:
         """Return epoch and quota, held still until the transaction ends."""
         for _ in range(2):
@@ -284,7 +295,7 @@ class PostgresStore:
         )
 
     async def _lock_documents(
-        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any]
+        self, connection: Connection, values: dict[str, Any]
     ) -> dict[str, int]:
         """Return the change number of each name, held still until the transaction ends."""
         cursor = await connection.execute(_STORING["lock_documents"], values)
@@ -294,16 +305,12 @@ class PostgresStore:
             rows = await (await connection.execute(_STORING["lock_documents"], values)).fetchall()
         return dict(rows)
 
-    async def _collision(
-        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any]
-    ) -> str:
+    async def _collision(self, connection: Connection, values: dict[str, Any]) -> str:
         """Storing the same entry twice (an unknown outcome of a commit) is storing it once."""
         row = await (await connection.execute(_STORING["stored_id"], values)).fetchone()
         return "" if row is not None and row[0] == values["id"] else "exists"
 
-    async def _evict(
-        self, connection: AsyncConnection[tuple[Any, ...]], values: dict[str, Any], quota: int
-    ) -> None:
+    async def _evict(self, connection: Connection, values: dict[str, Any], quota: int) -> None:
         """Make room now and then: counting on every store would cost more than the store."""
         place = (values["tenant"], values["namespace"])
         stored = self._since_count.get(place, 0) + 1
@@ -318,7 +325,9 @@ class PostgresStore:
     async def touch(self, scope: Scope, entry: EntryId, *, now: datetime) -> None:
         """Note a hit: never extends a lifetime."""
         values = {"tenant": storable(scope.tenant), "id": storable(entry), "now": now}
-        await self._write(scope.tenant, _STORING["touch"], values, purpose="store")
+        await self._ready()
+        async with self._writing(scope.tenant, purpose="store") as connection:
+            await connection.execute(_STORING["touch"], values, prepare=True)
 
     async def change(self, tenant: TenantId, names: Sequence[str]) -> int:
         """Note that documents changed; return how many entries that kills.
@@ -380,20 +389,22 @@ class PostgresStore:
             await self._notify(connection, "purge", tenant)
             return int(cursor.rowcount)
 
-    def _writing(self, tenant: TenantId, purpose: Any = "tenant") -> Any:
-        return transaction(self._pool, tenant, timeout_s=self._write_timeout_s, purpose=purpose)
+    def _writing(self, tenant: TenantId, **options: Any) -> Transaction:
+        return transaction(self._pool, tenant, timeout_s=self._write_timeout_s, **options)
 
-    async def _write(
-        self, tenant: TenantId, statement: Any, values: dict[str, Any], *, purpose: Any = "tenant"
-    ) -> None:
-        await self._ready()
-        async with self._writing(tenant, purpose) as connection:
-            await connection.execute(statement, values)
-
-    async def _notify(
-        self, connection: AsyncConnection[tuple[Any, ...]], kind: str, tenant: TenantId
-    ) -> None:
+    async def _notify(self, connection: Connection, kind: str, tenant: TenantId) -> None:
         """Tell other processes; the payload holds a digest of the tenant, not its name."""
         digest = hashlib.sha256(storable(tenant).encode()).hexdigest()
         payload = json.dumps({"kind": kind, "tenant": digest})
         await connection.execute(_INVALIDATION["notify"], {"payload": payload})
+
+
+async def _is_pooled(connection: Connection) -> bool:
+    """Return whether a pooler stands between: it hands out process ids of its own.
+
+    Behind one, the next transaction may run on another server connection, which knows nothing
+    of a statement that was prepared here.
+    """
+    cursor = await connection.execute("SELECT pg_backend_pid()", prepare=False)
+    row = await cursor.fetchone()
+    return row is None or row[0] != connection.info.backend_pid

@@ -156,7 +156,6 @@ _SCHEMA = (
     "ALTER ROLE {app} IN DATABASE {database} SET search_path = {path}",
     "ALTER ROLE {ops} IN DATABASE {database} SET search_path = {path}",
     "ALTER ROLE {owner} IN DATABASE {database} SET search_path = {path}",
-    # Plans are made for the values at hand, and lookups are too short for just-in-time code.
-    "ALTER ROLE {app} IN DATABASE {database} SET plan_cache_mode = force_custom_plan",
+    # Lookups are too short for just-in-time code.
     "ALTER ROLE {app} IN DATABASE {database} SET jit = off",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,6 @@ from ..types import (
     Lineage,
     PrincipalId,
     Scope,
-    TenantId,
 )
 
 #: What a B-tree key can hold is limited (2,704 bytes); several texts share one.
@@ -137,47 +137,18 @@ def refusal(snapshot: Snapshot, epoch: int, numbers: Mapping[str, int]) -> str:
     return ""
 
 
-def candidate(row: Row, scope: Scope) -> Candidate:
-    """Return the candidate of a row of `find_exact` or `find_similar`.
+def entry_of(row: Row, scope: Scope) -> Entry:
+    """Return the entry of a row of `find_exact` or `find_entries`.
 
-    The tenant is the scope's: the statement and the policy have both seen to that.
+    What the statement asked for by equality (tenant, namespace, partition, who shares it) is the
+    scope's own; a partition holds one set of the asker's tags.
     """
-    (
-        id_,
-        principal,
-        sharing,
-        namespace,
-        partition,
-        access,
-        exact_key,
-        normal_key,
-        question,
-        answer,
-        reading,
-        state,
-        created_at,
-        expire_at,
-        version,
-        model,
-        embedder,
-        kid,
-        signature,
-        lineage,
-        exact,
-        similarity,
-        current,
-    ) = row
-    entry = Entry(
+    id_, principal, exact, normal, question, answer, reading, state, *rest = row
+    created_at, expire_at, version, model, embedder, kid, signature, lineage, _ = rest
+    return Entry(
         id=EntryId(id_),
-        scope=Scope(
-            tenant=TenantId(scope.tenant),
-            principal=PrincipalId(principal),
-            group=sharing,
-            namespace=namespace,
-            partition=Fingerprint(partition),
-            access=frozenset(access),
-        ),
-        keys=Keys(exact=Fingerprint(exact_key), normal=Fingerprint(normal_key)),
+        scope=replace(scope, principal=PrincipalId(principal)),
+        keys=Keys(exact=Fingerprint(exact), normal=Fingerprint(normal)),
         question=question,
         answer=answer,
         lineage=tuple(_lineage(line) for line in lineage or ()),
@@ -191,7 +162,25 @@ def candidate(row: Row, scope: Scope) -> Candidate:
         kid=kid,
         signature=bytes(signature),
     )
-    return Candidate(entry=entry, similarity=similarity, current=current, exact=exact)
+
+
+def exact_candidate(row: Row, scope: Scope, keys: Keys) -> Candidate:
+    """Return the candidate of a row of `find_exact`."""
+    entry = entry_of(row, scope)
+    exact = entry.keys.exact == keys.exact
+    return Candidate(entry=entry, similarity=1.0, current=row[-1], exact=exact)
+
+
+def near_candidates(
+    rows: Iterable[Row], scope: Scope, near: Sequence[tuple[str, float]]
+) -> list[Candidate]:
+    """Return the candidates of rows of `find_entries`, nearest first."""
+    entries = {row[0]: entry_of(row, scope) for row in rows}
+    return [
+        Candidate(entry=entries[id_], similarity=1.0 - distance, current=True)
+        for id_, distance in near
+        if id_ in entries
+    ]
 
 
 def _lineage(line: Sequence[Any]) -> Lineage:

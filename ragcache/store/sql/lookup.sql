@@ -1,14 +1,11 @@
 -- name: find_exact
 -- Entries under either key, those that may be served first, the exact key before the other.
-SELECT e.id, e.principal, e.sharing, e.namespace, e.partition, e.access, e.exact_key,
-       e.normal_key, e.question, e.answer, e.reading, e.state, e.created_at, e.expire_at,
-       e.version, e.model, e.embedder, e.kid, e.signature,
+SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.reading, e.state,
+       e.created_at, e.expire_at, e.version, e.model, e.embedder, e.kid, e.signature,
        (SELECT json_agg(json_build_array(l.names, l.content, l.raw, l.rank, l.cited, l.access)
                         ORDER BY l.position)
           FROM ragcache.lineage l
          WHERE l.tenant = %(tenant)s AND l.entry = e.id) AS lineage,
-       e.exact_key = %(exact)s AS exact,
-       1.0::float8 AS similarity,
        e.epoch = coalesce(
            (SELECT n.epoch FROM ragcache.namespace n
              WHERE n.tenant = %(tenant)s AND n.namespace = e.namespace), 0)
@@ -29,47 +26,42 @@ SELECT e.id, e.principal, e.sharing, e.namespace, e.partition, e.access, e.exact
  ORDER BY e.expire_at > %(now)s DESC, e.exact_key = %(exact)s DESC, e.created_at DESC, e.id
  LIMIT 8
 
--- name: find_similar
--- The nearest entries of one partition. Distance is ranked among this partition's rows alone,
--- a few more than asked for, because some may fall to a changed document.
-WITH near AS MATERIALIZED (
-    SELECT e.id, e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions}) AS distance
-      FROM ragcache.entry e
-     WHERE e.tenant = %(tenant)s
-       AND e.partition = %(partition)s
-       AND e.embedder = %(embedder)s
-       AND e.dimensions = {dimensions}
-       AND e.namespace = %(namespace)s
-       AND e.sharing = %(sharing)s
-       AND e.needs <@ %(access)s::text[]
-       AND (e.state = 'live'
-            OR e.state = 'quarantined' AND e.reason = '' AND e.principal = %(principal)s)
-       AND e.expire_at > %(now)s
-       AND e.epoch = coalesce(
-           (SELECT n.epoch FROM ragcache.namespace n
-             WHERE n.tenant = %(tenant)s AND n.namespace = %(namespace)s), 0)
-     ORDER BY e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions})
-     LIMIT %(reach)s
-)
-SELECT e.id, e.principal, e.sharing, e.namespace, e.partition, e.access, e.exact_key,
-       e.normal_key, e.question, e.answer, e.reading, e.state, e.created_at, e.expire_at,
-       e.version, e.model, e.embedder, e.kid, e.signature,
+-- name: find_near
+-- The nearest rows of one partition: distance is ranked among this partition's rows alone.
+SELECT e.id, e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions}) AS distance
+  FROM ragcache.entry e
+ WHERE e.tenant = %(tenant)s
+   AND e.partition = %(partition)s
+   AND e.embedder = %(embedder)s
+   AND e.dimensions = {dimensions}
+   AND e.namespace = %(namespace)s
+   AND e.sharing = %(sharing)s
+   AND e.needs <@ %(access)s::text[]
+   AND (e.state = 'live'
+        OR e.state = 'quarantined' AND e.reason = '' AND e.principal = %(principal)s)
+   AND e.expire_at > %(now)s
+   AND e.epoch = coalesce(
+       (SELECT n.epoch FROM ragcache.namespace n
+         WHERE n.tenant = %(tenant)s AND n.namespace = %(namespace)s), 0)
+ ORDER BY distance
+ LIMIT %(reach)s
+
+-- name: find_entries
+-- Those of the given entries whose documents have not changed.
+SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.reading, e.state,
+       e.created_at, e.expire_at, e.version, e.model, e.embedder, e.kid, e.signature,
        (SELECT json_agg(json_build_array(l.names, l.content, l.raw, l.rank, l.cited, l.access)
                         ORDER BY l.position)
           FROM ragcache.lineage l
          WHERE l.tenant = %(tenant)s AND l.entry = e.id) AS lineage,
-       false AS exact,
-       1.0 - near.distance AS similarity,
        true AS current
-  FROM near
-  JOIN ragcache.entry e ON e.tenant = %(tenant)s AND e.id = near.id
- WHERE NOT EXISTS (
+  FROM ragcache.entry e
+ WHERE e.tenant = %(tenant)s AND e.id = ANY(%(ids)s::text[])
+   AND NOT EXISTS (
            SELECT FROM ragcache.lineage_name l
              LEFT JOIN ragcache.document d ON d.tenant = %(tenant)s AND d.name = l.name
             WHERE l.tenant = %(tenant)s AND l.entry = e.id
               AND l.number <> coalesce(d.number, 0))
- ORDER BY near.distance, e.id
- LIMIT %(limit)s
 
 -- name: snapshot
 -- The epoch and the change numbers that an answer begun now depends on.

@@ -226,7 +226,7 @@ async def test_vectors_too_long_for_a_row_go_to_half_precision(store, tenant):
 
 async def test_a_superuser_is_refused(postgres: Dsns):
     store = PostgresStore(postgres.admin)
-    with pytest.raises(IsolationError, match="superuser.*app DSN"):
+    with pytest.raises(IsolationError, match=r"superuser.*app DSN"):
         await store.open()
     await store.close()
 

@@ -40,6 +40,7 @@ _NOT_SHAPING = {
     "no_store": "a control",
     "refresh": "a control",
     "only_if_cached": "a control",
+    "no_collapse": "a control",
     "max_age_s": "a control, checked against the entry",
     "ttl_s": "a control",
     "expire_at": "a control",
@@ -201,7 +202,9 @@ def keys_of(request: Request, scope: Scope) -> Keys:
 
     The exact key takes the documents as a set of contents: their order is ours to choose.
     """
-    documents = sorted(content_hash(d.text) for d in request.documents)
+    documents: list[str] = sorted(content_hash(d.text) for d in request.documents)
+    if request.formatted is not None:  # a block may hold more than its document: a title, a date
+        documents += sorted(raw_hash(block) for block in request.formatted.blocks)
     asked = question_of(request)
     return Keys(
         exact=fingerprint(scope.partition, asked, request.question, request.history, documents),
@@ -249,13 +252,20 @@ def _skeleton(formatted: Formatted | None, question: str) -> Any:
     rows: list[Any] = []
     for at, message in enumerate(formatted.messages):
         if at == formatted.index and formatted.blocks:
-            holes = [formatted.head, formatted.separator, formatted.tail.split(question)]
-            rows.append([message.role, formatted.part, holes, _others(message, formatted.part)])
+            holes = [_cut(formatted.head, question), formatted.separator]
+            holes.append(_cut(formatted.tail, question))
+            body: Any = [formatted.part, holes, _others(message, formatted.part)]
         else:
             last = at == len(formatted.messages) - 1 and isinstance(message.content, str)
-            body = message.text().split(question) if last and question else message.content
-            rows.append([message.role, body, message.tool_calls, message.tool_call_id])
+            body = _cut(message.text(), question) if last else message.content
+        rows.append([message.role, body, message.tool_calls, message.tool_call_id])
+        rows.append([message.name, message.extra])
     return rows
+
+
+def _cut(text: str, question: str) -> list[str]:
+    """Return the text with the question cut out, wherever it stands."""
+    return text.split(question) if question else [text]
 
 
 def _others(message: Message, part: int | None) -> list[Any]:

@@ -22,52 +22,17 @@ T = TypeVar("T")
 _END = object()
 
 
-class Portal:
-    """A cache with a loop of its own, in a thread of its own.
+class Bridge:
+    """The ways into an open cache from outside its loop.
 
     Args:
-        make: Makes the cache, in the thread where it will live.
-
-    Raises:
-        RagCacheError: Whatever making or opening the cache raises.
+        cache: The open cache.
+        loop: The loop it lives on, which runs in a thread other than the caller's.
     """
 
-    def __init__(self, make: Callable[[], Pipeline]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="ragcache-portal", daemon=True
-        )
-        self._thread.start()
-        try:
-            self.cache = self._run(self._opened(make))
-        except BaseException:
-            self._stop()
-            raise
-
-    @staticmethod
-    async def _opened(make: Callable[[], Pipeline]) -> Pipeline:
-        cache = make()
-        await cache.start()
-        return cache
-
-    def __enter__(self) -> Self:
-        """Enter."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
-
-    def close(self) -> None:
-        """Finish what is under way, close the cache and end the thread."""
-        if self._thread.is_alive():
-            self._run(self.cache.close())
-            self._stop()
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
-        self._loop.close()
+    def __init__(self, cache: Pipeline, loop: asyncio.AbstractEventLoop) -> None:
+        self.cache = cache
+        self.loop = loop
 
     # --- from a thread -------------------------------------------------------------------------
 
@@ -97,7 +62,7 @@ class Portal:
         return self._submit(work).result()
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return submit(self._loop, work)
+        return submit(self.loop, work)
 
     # --- from another loop ---------------------------------------------------------------------
 
@@ -120,6 +85,54 @@ class Portal:
                 yield chunk
         finally:
             await asyncio.wrap_future(self._submit(chunks.aclose()))
+
+
+class Portal(Bridge):
+    """A cache with a loop of its own, in a thread of its own.
+
+    Args:
+        make: Makes the cache, in the thread where it will live.
+
+    Raises:
+        RagCacheError: Whatever making or opening the cache raises.
+    """
+
+    def __init__(self, make: Callable[[], Pipeline]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="ragcache-portal", daemon=True
+        )
+        self._thread.start()
+        try:
+            super().__init__(self._run(self._opened(make)), self.loop)
+        except BaseException:
+            self._stop()
+            raise
+
+    @staticmethod
+    async def _opened(make: Callable[[], Pipeline]) -> Pipeline:
+        cache = make()
+        await cache.start()
+        return cache
+
+    def __enter__(self) -> Self:
+        """Enter."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Finish what is under way, close the cache and end the thread."""
+        if self._thread.is_alive():
+            self._run(self.cache.close())
+            self._stop()
+
+    def _stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout=10)
+        self.loop.close()
 
 
 def submit(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> Future[T]:

@@ -136,6 +136,8 @@ class Request:
         version: The caller's version of prompt or corpus; another version is a miss.
         no_cache: Do not serve from the cache. no_store: do not store. refresh: ask anew, store.
         only_if_cached: Do not ask the target.
+        no_collapse: Wait for no other request's call. For a caller that blocks the very loop on
+            which such a call may run.
         max_age_s: Serve no entry older than this.
         ttl_s: Lifetime of the stored answer, capped by the settings.
         expire_at: Latest moment at which the stored answer may be served.
@@ -166,6 +168,7 @@ class Request:
     no_store: bool = False
     refresh: bool = False
     only_if_cached: bool = False
+    no_collapse: bool = False
     max_age_s: float | None = None
     ttl_s: float | None = None
     expire_at: datetime | None = None

@@ -218,5 +218,5 @@ def _flight_key(asking: Asking) -> str:
     One that asks not to be served from the cache wants a call of its own.
     """
     request = asking.request
-    alone = asking.request_id if request.no_cache else ""
+    alone = asking.request_id if request.no_cache or request.no_collapse else ""
     return f"{asking.keys.exact}:{request.no_store}:{request.refresh}:{alone}"

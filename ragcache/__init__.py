@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import RagCacheError
+from .retrieved import documents
 from .types import Answer, CacheStatus, Chunk, Document, Message, Request, Usage
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "Settings",
     "Usage",
     "connect",
+    "documents",
 ]
 
 _LATER = {"Portal": "portal", "RagCache": "factory", "Settings": "settings", "connect": "factory"}

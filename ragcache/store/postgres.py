@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -19,6 +17,7 @@ from ..protocols import Snapshot
 from ..types import Candidate, Document, Entry, EntryId, Keys, Scope, TenantId, Vector
 from . import checks
 from .errors import translated
+from .notices import notice
 from .queries import queries
 from .rows import (
     document_names,
@@ -31,7 +30,7 @@ from .rows import (
     storable,
     unstorable,
 )
-from .session import Connection, Pool, Transaction, transaction
+from .session import Connection, Pool, Transaction, is_pooled, transaction
 from .vectors import HALFVEC, VECTOR, Column, checked, column_for
 
 _LOOKUP, _STORING, _INVALIDATION = queries("lookup"), queries("storing"), queries("invalidation")
@@ -122,7 +121,9 @@ class PostgresStore:
         """
         with translated():
             await self._pool.open(wait=False)
-            await self._pool.wait(timeout=self._open_wait_s)
+            # Not `pool.wait()`: when that gives up, it closes the pool for ever.
+            async with self._pool.connection(timeout=self._open_wait_s):
+                pass
         await self._ready()
 
     async def close(self) -> None:
@@ -131,7 +132,7 @@ class PostgresStore:
 
     async def _configure(self, connection: Connection) -> None:
         """Teach a new connection what a vector is, and see whose connection it is."""
-        if await _is_pooled(connection):
+        if await is_pooled(connection):
             connection.prepare_threshold = None
         if self._vector_type is None:
             self._vector_type = await TypeInfo.fetch(connection, "vector")
@@ -393,18 +394,5 @@ class PostgresStore:
         return transaction(self._pool, tenant, timeout_s=self._write_timeout_s, **options)
 
     async def _notify(self, connection: Connection, kind: str, tenant: TenantId) -> None:
-        """Tell other processes; the payload holds a digest of the tenant, not its name."""
-        digest = hashlib.sha256(storable(tenant).encode()).hexdigest()
-        payload = json.dumps({"kind": kind, "tenant": digest})
+        payload = notice(kind, tenant)
         await connection.execute(_INVALIDATION["notify"], {"payload": payload})
-
-
-async def _is_pooled(connection: Connection) -> bool:
-    """Return whether a pooler stands between: it hands out process ids of its own.
-
-    Behind one, the next transaction may run on another server connection, which knows nothing
-    of a statement that was prepared here.
-    """
-    cursor = await connection.execute("SELECT pg_backend_pid()", prepare=False)
-    row = await cursor.fetchone()
-    return row is None or row[0] != connection.info.backend_pid

@@ -65,3 +65,14 @@ async def transaction(
         async with pool.connection() as connection, connection.transaction():
             await connection.execute(_BEGIN[f"begin_{purpose}"], values, prepare=True)
             yield connection
+
+
+async def is_pooled(connection: Connection) -> bool:
+    """Return whether a pooler stands between: it hands out process ids of its own.
+
+    Behind one, the next transaction may run on another server connection, which knows nothing
+    of a statement that was prepared here.
+    """
+    cursor = await connection.execute("SELECT pg_backend_pid()", prepare=False)
+    row = await cursor.fetchone()
+    return row is None or row[0] != connection.info.backend_pid

@@ -3,7 +3,8 @@
 INSERT INTO ragcache.document AS d (tenant, name, number)
 SELECT %(tenant)s, name, nextval('ragcache.change_number')
   FROM (SELECT DISTINCT name FROM unnest(%(names)s::text[]) AS name ORDER BY name) AS changed
-ON CONFLICT (tenant, name) DO UPDATE SET number = excluded.number
+ON CONFLICT (tenant, name) DO UPDATE
+   SET number = excluded.number, changed_at = clock_timestamp()
 
 -- name: count_killed
 -- How many entries could still be served and no longer can.

@@ -21,10 +21,11 @@ CREATE TABLE ragcache.document (
     tenant  text COLLATE "C" NOT NULL CHECK (tenant <> ''),
     name    text COLLATE "C" NOT NULL,
     number  bigint NOT NULL DEFAULT 0,
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (tenant, name)
 );
 COMMENT ON TABLE ragcache.document IS
-    'The change number of each document, under each of its names.';
+    'The change number of each document, under each of its names; 0 where it never changed.';
 
 CREATE TABLE ragcache.entry (
     tenant      text COLLATE "C" NOT NULL CHECK (tenant <> ''),
@@ -57,7 +58,7 @@ CREATE TABLE ragcache.entry (
     signature   bytea NOT NULL DEFAULT '',
     PRIMARY KEY (tenant, id),
     CHECK (embedding IS NULL OR embedding_half IS NULL)
-) WITH (fillfactor = 90);
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE ragcache.entry IS
     'Stored answers. `needs` is the union of the access tags of the documents it came from; '
     '`reason` says why an entry was taken out of service, empty while it merely waits.';

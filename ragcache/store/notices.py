@@ -1,0 +1,65 @@
+"""Hear of invalidations that other processes, or the team's own transactions, have made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+import psycopg
+
+from .errors import translated
+from .rows import storable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something of a tenant is no longer servable.
+
+    Args:
+        kind: "change" (documents), "epoch" (a namespace), "purge" or "quarantine".
+        digest: SHA-256 of the tenant in hex: whoever may connect can listen.
+    """
+
+    kind: str
+    digest: str
+
+    def concerns(self, tenant: str) -> bool:
+        """Return whether it is about this tenant."""
+        return self.digest == _digest(tenant)
+
+
+def notice(kind: str, tenant: str) -> str:
+    """Return the payload that tells other processes: a digest of the tenant, not its name."""
+    return json.dumps({"kind": kind, "tenant": _digest(tenant)})
+
+
+def _digest(tenant: str) -> str:
+    return sha256(storable(tenant).encode()).hexdigest()
+
+
+async def notices(dsn: str) -> AsyncIterator[Notice]:
+    """Yield notices as they are committed, on a connection of its own.
+
+    It needs a session: not through a pooler in transaction mode. What is kept in memory on the
+    strength of it must be dropped when this raises, since notices may have been missed.
+
+    Raises:
+        StoreUnavailableError: The connection was lost.
+    """
+    with translated():
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            await connection.execute("LISTEN ragcache")
+            async for message in connection.notifies():
+                if (heard := parsed(message.payload)) is not None:
+                    yield heard
+
+
+def parsed(payload: str) -> Notice | None:
+    """Return the notice of a payload; None where somebody else wrote it."""
+    try:
+        fields = json.loads(payload)
+        return Notice(kind=str(fields["kind"]), digest=str(fields["tenant"]))
+    except (ValueError, KeyError, TypeError):
+        return None

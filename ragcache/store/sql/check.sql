@@ -26,7 +26,7 @@ WITH RECURSIVE guarded AS (
     SELECT i.inhrelid FROM pg_inherits i JOIN guarded g ON g.oid = i.inhparent
      WHERE EXISTS (SELECT FROM pg_class c WHERE c.oid = i.inhrelid AND c.relkind IN ('r', 'p'))
 )
-SELECT c.oid::regclass::text,
+SELECT format('%%I.%%I', c.relnamespace::regnamespace::text, c.relname),
        CASE WHEN NOT c.relrowsecurity THEN 'row-level security is off'
             WHEN NOT c.relforcerowsecurity THEN 'row-level security is not forced on its owner'
             ELSE 'no restrictive tenant policy for everybody and every command' END
@@ -78,7 +78,7 @@ SELECT p.oid::regprocedure::text
 
 -- name: wide_grants
 -- Rights of this role that row-level security does not hold back.
-SELECT c.oid::regclass::text, right_name
+SELECT 'ragcache.' || c.relname, right_name
   FROM pg_class c, unnest(ARRAY['TRUNCATE', 'REFERENCES', 'TRIGGER']) AS right_name
  WHERE c.relnamespace = 'ragcache'::regnamespace AND c.relkind IN ('r', 'p')
    AND has_table_privilege(current_user, c.oid, right_name)

@@ -1,0 +1,341 @@
+"""What the ops role does: purge, maintain, reembed, report; one tenant at a time."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import timedelta
+
+import numpy as np
+import psycopg
+import pytest
+
+from ragcache.errors import ConfigError, IsolationError
+from ragcache.protocols import Snapshot
+from ragcache.store import maintenance, purging, reports
+from ragcache.store.maintenance import Crowd, maintain, plan_indexes
+from ragcache.store.postgres import PostgresStore
+from ragcache.store.purging import Selection, erase_principal, promote, purge, restore
+from ragcache.store.reembedding import Space, reembed
+from ragcache.store.roles import Dsns
+from ragcache.store.vectors import VECTOR
+from ragcache.types import Document, TenantId
+from tests.store_samples import NOW, entry, keys, request, scope, unit
+
+pytestmark = pytest.mark.usefixtures("store")
+
+
+async def stored(store, asked, **fields):
+    made = entry(asked, **fields)
+    assert await store.put(made, await store.snapshot(made.scope, asked.documents)) == ""
+    return made
+
+
+async def served(store, asked, now=NOW):
+    return [c.entry.id for c in await store.find_exact(scope(asked), keys(asked), now=now)]
+
+
+def count(dsns: Dsns, tenant: str, table: str = "entry") -> int:
+    with psycopg.connect(dsns.ops) as connection:
+        connection.execute("SELECT set_config('ragcache.tenant', %s, true)", (tenant,))
+        row = connection.execute(f"SELECT count(*) FROM ragcache.{table}").fetchone()
+    return row[0]
+
+
+CRITERIA = [
+    ({"model": "m1"}, {"model": "m1"}),
+    ({"version": "v1"}, {"version": "v1"}),
+    ({"embedder": "E1"}, {"embedder": "E1"}),
+    ({"created_at": NOW - timedelta(days=2)}, {"older_than": NOW - timedelta(days=1)}),
+]
+
+
+@pytest.mark.parametrize(("fields", "criterion"), CRITERIA)
+async def test_purge_takes_what_was_selected_and_nothing_else(
+    store, postgres, tenant, fields, criterion
+):
+    asked, other = request(tenant, question="gone"), request(tenant, question="stays")
+    await stored(store, asked, **fields)
+    kept = await stored(store, other)
+    chosen = Selection(tenant=tenant, **criterion)
+    assert purge(postgres.ops, chosen, dry_run=True).entries == {tenant: 1}
+    assert await served(store, asked)
+    assert purge(postgres.ops, chosen, reason="upgrade").total == 1
+    assert await served(store, asked) == []
+    assert await served(store, other) == [kept.id]
+    (row,) = reports.audit(postgres.ops, tenant)
+    assert (row["action"], row["reason"], row["entries"]) == ("purge", "upgrade", 1)
+    assert row["actor"] == "ragcache_ops"
+
+
+async def test_purge_by_document_also_stops_answers_on_their_way(store, postgres, tenant):
+    asked = request(tenant, documents=(Document(text="poison", source="bad", id="b1"),))
+    made = await stored(store, asked)
+    begun = await store.snapshot(made.scope, asked.documents)
+    assert purge(postgres.ops, Selection(tenant=tenant, document="bad"), hard=True).total == 1
+    assert count(postgres, tenant) == count(postgres, tenant, "lineage") == 0
+    assert await store.put(entry(asked), begun) == "document_changed"
+
+
+async def test_purge_by_writer_entry_and_namespace(store, postgres, tenant):
+    ann = request(tenant, principal="ann")
+    bob = request(tenant, principal="bob", namespace="n2")
+    await stored(store, ann)
+    made = await stored(store, bob)
+    assert purge(postgres.ops, Selection(tenant=tenant, writer="ann")).total == 1
+    assert "ann" not in str(reports.audit(postgres.ops, tenant))
+    assert purge(postgres.ops, Selection(tenant=tenant, namespace="n2"), dry_run=True).total == 1
+    assert purge(postgres.ops, Selection(tenant=tenant, entry=made.id)).total == 1
+    assert await served(store, ann) == await served(store, bob) == []
+
+
+async def test_purge_across_tenants_needs_a_criterion(store, postgres, tenant):
+    with pytest.raises(ConfigError, match="say what to purge"):
+        purge(postgres.ops, Selection())
+    others = [TenantId(f"{tenant}-{n}") for n in range(3)]
+    for other in others:
+        await stored(store, request(other), model=f"old-{tenant}")
+    taken = purge(postgres.ops, Selection(model=f"old-{tenant}"))
+    assert taken.entries == dict.fromkeys(others, 1)
+
+
+async def test_what_was_deleted_softly_can_be_restored_until_maintenance_removes_it(
+    store, postgres, tenant
+):
+    asked = request(tenant)
+    made = await stored(store, asked)
+    purge(postgres.ops, Selection(tenant=tenant))
+    assert await served(store, asked) == []
+    assert restore(postgres.ops, tenant, made.id)
+    assert await served(store, asked) == [made.id]
+    purge(postgres.ops, Selection(tenant=tenant))
+    maintain(postgres.ops, now=NOW, keep_deleted=timedelta(0))
+    assert not restore(postgres.ops, tenant, made.id)
+
+
+async def test_erasing_a_principal_leaves_no_row_and_no_name(store, postgres, tenant):
+    mine = request(tenant, principal="ann", documents=(Document(text="d", source="s"),))
+    shared = mine.replace(sharing="tenant")
+    other = request(tenant, principal="bob")
+    made = await stored(store, mine)
+    await stored(store, shared)
+    await store.touch(made.scope, made.id, now=NOW)
+    await stored(store, other)
+    assert erase_principal(postgres.ops, tenant, "ann", dry_run=True).total == 2
+    assert erase_principal(postgres.ops, tenant, "ann").total == 2
+    assert count(postgres, tenant) == 1
+    assert count(postgres, tenant, "entry_use") == count(postgres, tenant, "lineage") == 0
+    assert "ann" not in str(reports.audit(postgres.ops, tenant))
+    assert await served(store, other)
+
+
+async def test_promotion_puts_a_waiting_entry_into_service_for_the_tenant(store, postgres, tenant):
+    asked = request(tenant, sharing="tenant", principal="ann")
+    made = await stored(store, asked, state="quarantined")
+    bob = asked.replace(principal="bob")
+    assert await served(store, bob) == []
+    assert promote(postgres.ops, tenant, made.id, reason="read it")
+    assert await served(store, bob) == [made.id]
+    assert not promote(postgres.ops, tenant, made.id)
+
+
+async def test_maintenance_removes_what_can_never_be_served_again(store, postgres, tenant):
+    document = Document(text="d", source="s")
+    kept = request(tenant, question="kept")
+    await stored(store, kept)
+    await stored(store, request(tenant, question="expired"), ttl_s=1)
+    await stored(store, request(tenant, question="changed", documents=(document,)))
+    await stored(store, request(tenant, question="epoch", namespace="n2"))
+    await store.change(tenant, ["s"])
+    await store.bump_epoch(tenant, "n2")
+    done = maintain(postgres.ops, now=NOW + timedelta(seconds=1))
+    assert done.swept >= 3
+    assert count(postgres, tenant) == 1
+    assert await served(store, kept)
+
+
+async def test_documents_that_changed_lately_are_not_forgotten(store, postgres, tenant):
+    """Else an answer begun before the change could be stored after the clean-up."""
+    document = Document(text="d", source="s")
+    asked = request(tenant, documents=(document,))
+    begun = await store.snapshot(scope(asked), asked.documents)
+    await store.change(tenant, ["s"])
+    maintain(postgres.ops, now=NOW)
+    assert await store.put(entry(asked), begun) == "document_changed"
+
+
+async def test_documents_without_entries_are_forgotten_in_time(
+    store, postgres, tenant, monkeypatch
+):
+    await store.change(tenant, ["s"])
+    await stored(store, request(tenant))  # a tenant is known by its namespaces
+    monkeypatch.setattr(maintenance, "_IN_FLIGHT_MAX", timedelta(0))
+    assert maintain(postgres.ops, now=NOW).documents >= 1
+    assert count(postgres, tenant, "document") == 0
+
+
+@pytest.mark.parametrize("quota", [3, 10])
+async def test_a_namespace_keeps_its_quota_by_least_recent_use(postgres, tenant, quota):
+    store = PostgresStore(postgres.app, pool_wait_s=10, lookup_timeout_s=10, quota=quota)
+    await store.open()
+    asked = [request(tenant, question=f"q{n}") for n in range(quota + 4)]
+    made = []
+    for n, one in enumerate(asked):
+        made.append(await stored(store, one, created_at=NOW + timedelta(seconds=n)))
+        await store.touch(made[0].scope, made[0].id, now=NOW + timedelta(seconds=n, microseconds=1))
+    assert count(postgres, tenant) == quota
+    kept = [n for n, one in enumerate(asked) if await served(store, one)]
+    assert kept == [0, *range(5, quota + 4)]
+    await store.close()
+
+
+async def test_a_quota_of_none_stores_nothing(postgres, tenant):
+    store = PostgresStore(postgres.app, pool_wait_s=10, lookup_timeout_s=10, quota=0)
+    await store.open()
+    assert await store.put(entry(request(tenant)), Snapshot(epoch=0)) == "quota"
+    await store.close()
+
+
+async def test_another_tenants_flood_takes_no_place_and_no_neighbour(store, postgres, tenant):
+    asked = request(tenant, question="mine")
+    made = await stored(store, asked, vector=unit(1.0, 0.2))
+    other = TenantId(f"{tenant}-flood")
+    for n in range(60):
+        await stored(store, request(other, question=f"q{n}"), vector=unit(1.0, 0.19))
+    (found,) = await store.find_similar(made.scope, unit(1.0, 0.19), embedder="E", now=NOW, limit=5)
+    assert found.entry.id == made.id
+
+
+async def test_reembedding_makes_old_entries_servable_again_and_can_be_stopped(
+    store, postgres, tenant
+):
+    made = [await stored(store, request(tenant, question=f"q{n}")) for n in range(7)]
+    new = {f"q{n}": unit(0.1 * n, 1.0, dimensions=16) for n in range(7)}
+
+    calls = itertools.count(1)
+
+    def embed(texts):
+        if next(calls) == 2:
+            raise RuntimeError("stopped")
+        return [new[text] for text in texts]
+
+    space = Space(id="E2", dimensions=16, embed=embed)
+    with pytest.raises(RuntimeError, match="stopped"):
+        reembed(postgres.ops, space, now=NOW, tenant=tenant, batch=3)
+    seen = []
+    done = reembed(
+        postgres.ops,
+        space,
+        now=NOW,
+        tenant=tenant,
+        batch=3,
+        progress=lambda at, total: seen.append((at, total)),
+    )
+    assert (done.done, done.skipped) == (4, 0)
+    assert seen == [(3, 4), (4, 4)]
+    found = await store.find_similar(made[0].scope, new["q5"], embedder="E2", now=NOW, limit=1)
+    assert found[0].entry.question == "q5"
+    assert not await store.find_similar(
+        made[0].scope, made[0].vector, embedder="E", now=NOW, limit=1
+    )
+
+
+async def test_reembedding_skips_questions_without_a_sound_vector(store, postgres, tenant):
+    await stored(store, request(tenant))
+    space = Space(id="E2", dimensions=8, embed=lambda texts: [np.zeros(8)] * len(texts))
+    done = reembed(postgres.ops, space, now=NOW, tenant=tenant)
+    assert (done.done, done.skipped) == (0, 1)
+
+
+def test_index_plan_builds_keeps_and_drops():
+    def crowd(name, vectors):
+        return Crowd(
+            tenant=name, partition="p", embedder="e", dimensions=8, column=VECTOR, vectors=vectors
+        )
+
+    new, kept, broken, shrunk = crowd("a", 10), crowd("b", 6), crowd("c", 12), crowd("d", 4)
+    plan = plan_indexes(
+        [new, kept, broken, shrunk],
+        {kept.index: True, broken.index: False, shrunk.index: True, "entry_near_old": True},
+        index_at=10,
+    )
+    assert {c.tenant for c in plan.build} == {"a", "c"}
+    assert set(plan.drop) == {broken.index, shrunk.index, "entry_near_old"}
+
+
+async def test_a_large_partition_gets_an_index_that_its_search_uses(fresh_database: Dsns, tenant):
+    store = PostgresStore(fresh_database.app, pool_wait_s=10, lookup_timeout_s=10)
+    await store.open()
+    random = np.random.default_rng(3)
+    for n in range(60):
+        made = await stored(store, request(tenant, question=f"q{n}"), vector=random.normal(size=16))
+    said = []
+    done = maintain(fresh_database.ops, now=NOW, index_at=50, progress=said.append)
+    assert len(done.built) == 1
+    assert any("building" in line for line in said)
+    assert maintain(fresh_database.ops, now=NOW, index_at=50).built == ()
+    plan = await explain(store, made, random.normal(size=16).astype("f4"))
+    assert done.built[0] in plan
+    assert await store.purge(tenant) == 60
+    assert maintain(fresh_database.ops, now=NOW, index_at=50).dropped == done.built
+    await store.close()
+
+
+async def explain(store, made, vector):
+    """Return the plan of a search of this scope, sequential scans and sorts made dear."""
+    from ragcache.store.rows import scope_values
+
+    values = {
+        **scope_values(made.scope),
+        "vector": vector,
+        "embedder": "E",
+        "now": NOW,
+        "reach": 5,
+    }
+    async with store._reading(
+        made.scope.tenant, purpose="similar", settings={"ef_search": "40"}
+    ) as c:
+        await c.execute("SET LOCAL enable_sort = off")
+        statement = store._near_statement(vector.size)
+        rows = await (
+            await c.execute(b"EXPLAIN " + statement.as_bytes(c), values, prepare=False)
+        ).fetchall()
+    return "\n".join(line for (line,) in rows)
+
+
+async def test_the_app_role_can_neither_purge_others_nor_read_the_audit(store, postgres, tenant):
+    await stored(store, request(tenant), model=f"old-{tenant}")
+    with pytest.raises(IsolationError):
+        reports.audit(postgres.app, tenant)
+    assert purge(postgres.app, Selection(model=f"old-{tenant}")).total == 0
+
+
+async def test_statistics_and_inspection_show_what_is_there(store, postgres, tenant):
+    asked = request(tenant, documents=(Document(text="d", source="s"),))
+    made = await stored(store, asked)
+    await store.touch(made.scope, made.id, now=NOW)
+    await stored(store, request(tenant, question="old"), ttl_s=1)
+    (row,) = reports.stats(postgres.ops, now=NOW + timedelta(seconds=5), tenant=tenant).namespaces
+    assert (row.entries, row.live, row.expired, row.hits) == (2, 1, 1, 1)
+    assert row.bytes > 0
+    assert reports.stats(postgres.ops, now=NOW, tenant=tenant).embedders == {"E": 2}
+    await store.change(tenant, ["s"])
+    shown = reports.inspect(postgres.ops, tenant, made.id)
+    assert shown["question"] == asked.question
+    assert shown["answer"] == made.answer
+    changed = {name["name"] for name in shown["names"] if name["stored"] != name["now"]}
+    assert changed == {"s"}
+    assert reports.inspect(postgres.ops, tenant, "nothing") is None
+    assert len(reports.entries(postgres.ops, tenant)) == 2
+
+
+async def test_the_doctor_finds_a_healthy_house_healthy_and_a_broken_one_broken(
+    fresh_database: Dsns,
+):
+    assert all(f.ok for f in await reports.doctor(fresh_database.app, fresh_database.ops))
+    with psycopg.connect(fresh_database.admin, autocommit=True) as connection:
+        connection.execute("ALTER TABLE ragcache.lineage NO FORCE ROW LEVEL SECURITY")
+    (finding,) = [f for f in await reports.doctor(fresh_database.app) if not f.ok]
+    assert "ragcache.lineage" in finding.detail
+    down = await reports.doctor("host=/nonexistent user=x dbname=x", "host=/nonexistent user=x")
+    assert [f.ok for f in down] == [False, False, False]
+    assert purging.Selection(tenant="t").criteria() == {}

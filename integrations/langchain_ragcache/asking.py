@@ -1,0 +1,255 @@
+"""From one call of a chat model to a request of the cache."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from ragcache.keys import canonical_json
+from ragcache.retrieved import told
+from ragcache.types import Document, Formatted, Message, Request
+
+from .identity import Identity, resolve
+from .located import Cut, Seen, cut
+from .messages import last_human, message_of, turns
+from .options import Options, controls
+from .plain import plain
+from .run_tree import RUNS, ModelRun, Retrieval, loose_retrievals
+
+#: Settings of a model object that shape no answer, and its live parts.
+_NOT_SHAPING = re.compile(
+    r"client|callback|^cache$|^verbose$|^tags$|^metadata$|^name$|^profile$|rate_limiter"
+    r"|timeout|retries|^streaming$|^disable_streaming$|stream_usage|token_ids|headers"
+    r"|secret|password|credential|(^|_)(api_)?key$|authorization|auth_token|access_token"
+)
+#: Of the call itself.
+_CALL_ONLY = frozenset({"run_manager", "ragcache"})
+#: Names under which a document's metadata may keep where it comes from.
+_SOURCES = ("source", "url", "file_path", "path", "file_name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request of the cache, and whether the tenant is known."""
+
+    request: Request
+    formatted: Formatted
+    is_anonymous: bool = False
+
+
+def ask(
+    model: BaseChatModel,
+    messages: Sequence[BaseMessage],
+    *,
+    options: Options,
+    run: ModelRun | None,
+    stop: Sequence[str] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    context: Any = None,
+) -> Asked:
+    """Return the request that a call of a chat model makes.
+
+    Raises:
+        RequestError: Two places name different tenants, or a control is unknown.
+    """
+    kwargs = kwargs or {}
+    metadata = run.metadata if run else {}
+    who = resolve(
+        options.identity, metadata=metadata, tags=run.tags if run else (), context=context
+    )
+    retrievals = tuple(_retrievals(run, messages))
+    formatted, documents = locate(messages, _visible(retrievals))
+    params = params_of(model, stop, kwargs)
+    request = Request(
+        tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
+        principal=who.principal,
+        question=_question(messages, formatted, retrievals),
+        documents=tuple(_document(seen) for seen in documents),
+        history=tuple(message_of(m) for m in turns(messages)),
+        formatted=formatted,
+        params=params,
+    )
+    fields = dict(options.request) | controls(metadata.get("ragcache"), kwargs.get("ragcache"))
+    fields |= _off(who, params)
+    return Asked(
+        request=request.replace(**fields), formatted=formatted, is_anonymous=who.tenant is None
+    )
+
+
+def _off(who: Identity, params: Mapping[str, Any]) -> dict[str, bool]:
+    """Turn the answer cache off where it would be unsafe, or could not give all that is asked."""
+    asks_more = (params.get("n") or 1) != 1 or bool(params.get("logprobs"))
+    if who.tenant is None or asks_more:
+        return {"no_cache": True, "no_store": True}
+    return {}
+
+
+# --- documents ---------------------------------------------------------------------------------
+
+
+def _retrievals(run: ModelRun | None, messages: Sequence[BaseMessage]) -> Iterator[Retrieval]:
+    """Yield what may stand in this prompt: told by hand, retrieved in this run, or in artifacts."""
+    for block in told():
+        yield Retrieval(query=block.query, documents=block.documents)
+    found = RUNS.find(run.parent_run_id) if run else ()
+    yield from found or loose_retrievals()
+    for message in messages:
+        if isinstance(message, ToolMessage) and isinstance(message.artifact, Sequence):
+            yield Retrieval(query="", documents=tuple(message.artifact))
+
+
+def _visible(retrievals: Sequence[Retrieval]) -> tuple[Seen, ...]:
+    """Return the documents, each as often as one retrieval gave it: retrievers may be nested."""
+    by_text: dict[str, list[Seen]] = {}
+    for retrieval in retrievals:
+        here: dict[str, list[Seen]] = {}
+        for document in retrieval.documents:
+            seen = seen_of(document)
+            if seen is not None:
+                here.setdefault(seen.text, []).append(seen)
+        for text, found in here.items():
+            if len(found) > len(by_text.get(text, ())):
+                by_text[text] = found
+    return tuple(seen for found in by_text.values() for seen in found)
+
+
+def seen_of(document: Any) -> Seen | None:
+    """Return a document of any make (after a checkpoint they are dicts); None if it is none."""
+    if isinstance(document, str):
+        return Seen(text=document, metadata={}, origin=document)
+    if isinstance(document, Document):
+        return Seen(
+            text=document.text,
+            metadata={"source": document.source, **document.metadata},
+            origin=document,
+        )
+    text = _field(document, "page_content")
+    if not isinstance(text, str):
+        return None
+    return Seen(text=text, metadata=_field(document, "metadata") or {}, origin=document)
+
+
+def _field(document: Any, name: str) -> Any:
+    return document.get(name) if isinstance(document, Mapping) else getattr(document, name, None)
+
+
+def _document(seen: Seen) -> Document:
+    origin = seen.origin
+    if isinstance(origin, Document):
+        return origin
+    metadata = seen.metadata
+    found = _field(origin, "id")
+    access = metadata.get("access")
+    return Document(
+        text=seen.text,
+        source=next((str(metadata[k]) for k in _SOURCES if metadata.get(k)), ""),
+        id=str(found) if found else None,
+        metadata={str(k): v for k, v in metadata.items()},
+        access=frozenset(map(str, access)) if isinstance(access, list | tuple | set) else _NONE,
+    )
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def locate(
+    messages: Sequence[BaseMessage], documents: Sequence[Seen]
+) -> tuple[Formatted, tuple[Seen, ...]]:
+    """Return the prompt with its blocks located, and the document of each block."""
+    read = tuple(message_of(m) for m in messages)
+    where = _fullest(read, documents)
+    if where is None:
+        reason = "no document of this run stands in the prompt" if documents else ""
+        return Formatted(messages=read, unchanged_because=reason), ()
+    index, part, text = where
+    found = cut(text, documents)
+    if not isinstance(found, Cut):
+        return Formatted(messages=read, unchanged_because=found), ()
+    formatted = Formatted(
+        messages=read,
+        index=index,
+        part=part,
+        head=found.head,
+        separator=found.separator,
+        blocks=found.blocks,
+        tail=found.tail,
+    )
+    return formatted, found.documents
+
+
+def _fullest(
+    messages: Sequence[Message], documents: Sequence[Seen]
+) -> tuple[int, int | None, str] | None:
+    """Return message, content part and text that hold the most documents, the latest of equals.
+
+    Turns before the last answer of the model are not ours to change: they were sent already.
+    """
+    answered = max((at for at, m in enumerate(messages) if m.role == "assistant"), default=-1)
+    best, most = None, 0
+    for at, message in enumerate(messages):
+        if at < answered and message.role not in ("system", "developer"):
+            continue
+        for part, text in _texts(message):
+            count = sum(d.text.strip() in text for d in documents if d.text.strip())
+            if count and count >= most:
+                best, most = (at, part, text), count
+    return best
+
+
+def _texts(message: Message) -> Iterator[tuple[int | None, str]]:
+    if isinstance(message.content, str):
+        yield None, message.content
+        return
+    for at, part in enumerate(message.content):
+        if part.get("type") == "text":
+            yield at, str(part.get("text", ""))
+
+
+# --- the question ------------------------------------------------------------------------------
+
+
+def _question(
+    messages: Sequence[BaseMessage], formatted: Formatted, retrievals: Sequence[Retrieval]
+) -> str:
+    """Return what is asked: the retriever's query where the prompt repeats it, else the newest
+    human message, without the documents in it.
+    """
+    at = last_human(messages)
+    text = "" if at is None else formatted.messages[at].text()
+    if formatted.blocks and formatted.index == at:
+        text = formatted.tail if formatted.tail.strip() else formatted.head
+    for retrieval in reversed(retrievals):
+        query = retrieval.query.strip()
+        if query and query in text:
+            return query
+    return text.strip()
+
+
+# --- parameters --------------------------------------------------------------------------------
+
+
+def params_of(
+    model: BaseChatModel, stop: Sequence[str] | None, kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all settings that shape an answer, as plain data and without secrets."""
+    given = {k: v for k, v in kwargs.items() if k not in _CALL_ONLY}
+    known = model._get_invocation_params(stop=list(stop) if stop else None, **given)  # noqa: SLF001 -- the settings as LangChain traces them
+    params = {k: plain(v) for k, v in {**known, **given}.items() if not _NOT_SHAPING.search(k)}
+    if isinstance(params.get("tools"), list):
+        params["tools"] = sorted(params["tools"], key=_order)
+    params["model_settings"] = {
+        name: plain(getattr(model, name))
+        for name in model.model_fields_set
+        if not _NOT_SHAPING.search(name)
+    }
+    return params
+
+
+def _order(tool: Any) -> str:
+    return canonical_json(tool) if isinstance(tool, Mapping) else repr(tool)

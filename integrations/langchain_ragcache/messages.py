@@ -1,0 +1,98 @@
+"""LangChain's messages as ragcache reads them, and back: the caller's own objects are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from ragcache.types import Content, JsonObject, Message
+
+from .plain import plain
+
+#: Written by LangChain or by us beside the content; never sent, or sent from elsewhere.
+_NOT_SENT = frozenset({"parsed", "ragcache", "tool_calls", "__openai_role__"})
+
+
+def message_of(message: BaseMessage) -> Message:
+    """Return what a message says, without ids, usage and marks of where it came from."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    answered = message.tool_call_id if isinstance(message, ToolMessage) else None
+    return Message(
+        role=role_of(message),
+        content=_content(message.content),
+        name=message.name,
+        tool_calls=tuple(_call(call) for call in calls),
+        tool_call_id=answered,
+        extra=_extra(message),
+    )
+
+
+def role_of(message: BaseMessage) -> str:
+    """Return the role that the message is sent with."""
+    if isinstance(message, HumanMessage):
+        return "user"
+    if isinstance(message, AIMessage):
+        return "assistant"
+    if isinstance(message, SystemMessage):
+        return str(message.additional_kwargs.get("__openai_role__", "system"))
+    return message.role if isinstance(message, ChatMessage) else message.type
+
+
+def with_text(message: BaseMessage, part: int | None, text: str) -> BaseMessage:
+    """Return a copy of the message with another text, in its content part where one is given."""
+    if part is None:
+        return message.model_copy(update={"content": text})
+    parts: list[Any] = list(message.content)
+    old = parts[part]
+    parts[part] = text if isinstance(old, str) else {**old, "text": text}
+    return message.model_copy(update={"content": parts})
+
+
+def turns(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Return the turns before the newest question: what a follow-up may lean on."""
+    last = last_human(messages)
+    return [m for m in messages[:last] if not isinstance(m, SystemMessage)] if last else []
+
+
+def last_human(messages: Sequence[BaseMessage]) -> int | None:
+    """Return where the newest human message stands."""
+    for at in range(len(messages) - 1, -1, -1):
+        if role_of(messages[at]) == "user":
+            return at
+    return None
+
+
+def _content(content: Any) -> Content:
+    if isinstance(content, str):
+        return content
+    return tuple(_part(part) for part in content)
+
+
+def _part(part: Any) -> JsonObject:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    whole: JsonObject = plain(part)
+    return whole
+
+
+def _call(call: Any) -> JsonObject:
+    return {"name": call["name"], "args": plain(call["args"]), "id": call.get("id")}
+
+
+def _extra(message: BaseMessage) -> JsonObject:
+    extra = {k: plain(v) for k, v in message.additional_kwargs.items() if k not in _NOT_SENT}
+    calls = message.additional_kwargs.get("tool_calls")
+    if calls and not getattr(message, "tool_calls", None):
+        extra["tool_calls"] = plain(calls)
+    if isinstance(message, ToolMessage) and message.status != "success":
+        extra["status"] = message.status
+    return extra

@@ -1,0 +1,116 @@
+"""A LangChain RAG chain over a fake provider and a real store, with a portal or on one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnablePassthrough
+from langchain_openai import ChatOpenAI
+
+from ragcache.events import Event, Hooks
+from ragcache.layout import LayoutPolicy
+from ragcache.lookup import LookupPolicy
+from ragcache.pipeline import Pipeline, Policies
+from ragcache.portal import Portal
+from ragcache.store.postgres import PostgresStore
+from ragcache.store.roles import Dsns
+
+from .doubles.clock import Clock
+from .doubles.embedder import TableEmbedder
+from .doubles.upstream import Upstream
+from .fixtures_pipeline import KEYRING, PATIENT
+
+PROMPT = ChatPromptTemplate.from_messages(
+    [
+        ("system", "Answer from the documents only."),
+        ("human", "{context}\n\nQuestion: {question}"),
+    ]
+)
+
+TARIFF = [
+    Document(page_content="The demurrage fee is 80 per day.", metadata={"source": "fees.md"}),
+    Document(page_content="Free time is 4 days in every port.", metadata={"source": "free.md"}),
+    Document(page_content="Reefer plugs are billed by the hour.", metadata={"source": "reefer.md"}),
+]
+
+
+class ListRetriever(BaseRetriever):
+    """Gives back its list, rotated by the number of calls: a retriever whose ranks flap."""
+
+    documents: list[Document]
+    calls: int = 0
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        shift = self.calls % max(1, len(self.documents))
+        self.calls += 1
+        return self.documents[shift:] + self.documents[:shift]
+
+
+def join(documents: list[Document]) -> str:
+    """What everybody's `format_docs` does."""
+    return "\n\n".join(d.page_content for d in documents)
+
+
+def rag_chain(llm: Runnable[Any, Any], retriever: BaseRetriever) -> Runnable[str, Any]:
+    """The chain of every tutorial."""
+    return {"context": retriever | join, "question": RunnablePassthrough()} | PROMPT | llm
+
+
+@pytest.fixture
+def chat(upstream: Upstream) -> Callable[..., ChatOpenAI]:
+    """Make a ChatOpenAI against the fake provider."""
+
+    def made(**fields: Any) -> ChatOpenAI:
+        given = {"model": "fake", "api_key": "unused", "max_retries": 0, "stream_usage": True}
+        return ChatOpenAI(base_url=upstream.base_url, **(given | fields))
+
+    return made
+
+
+@pytest.fixture
+def retriever() -> ListRetriever:
+    """A retriever over three documents."""
+    return ListRetriever(documents=TARIFF)
+
+
+@pytest.fixture
+def portal_of(
+    postgres: Dsns, clock: Clock, table: TableEmbedder, events: list[Event]
+) -> Iterator[Callable[..., Portal]]:
+    """Make a cache with a loop of its own: keyword arguments of `Pipeline`."""
+    opened: list[Portal] = []
+
+    def made(**parts: Any) -> Portal:
+        given: dict[str, Any] = {
+            "store": PostgresStore(postgres.app, pool_wait_s=10.0, lookup_timeout_s=10.0),
+            "embedder": table,
+            "keyring": KEYRING,
+            "clock": clock,
+            "hooks": Hooks(events.append),
+            "salt_secret": b"a secret of the tests",
+            "policies": Policies(
+                layout=LayoutPolicy(),
+                lookup=LookupPolicy(uncertified_threshold=0.9),
+                budgets=PATIENT,
+            ),
+        }
+        opened.append(Portal(lambda: Pipeline(**(given | parts))))
+        return opened[-1]
+
+    yield made
+    for portal in opened:
+        portal.close()
+
+
+@pytest.fixture
+def portal(portal_of: Callable[..., Portal]) -> Portal:
+    """A cache with a loop of its own."""
+    return portal_of()

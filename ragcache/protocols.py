@@ -47,7 +47,15 @@ class Store(Protocol):
     has_vectors: bool
 
     async def open(self) -> None:
-        """Connect and check isolation. Raises IsolationError, MigrationError."""
+        """Connect and check isolation.
+
+        After StoreUnavailableError the store may be used all the same: it goes on trying, and
+        checks before it serves for the first time.
+
+        Raises:
+            IsolationError: Tenants are not kept apart.
+            MigrationError: The schema is not this version's.
+        """
 
     async def close(self) -> None:
         """Give everything back."""

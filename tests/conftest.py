@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.fixtures_postgres", "tests.fixtures_vllm"]
+pytest_plugins = [
+    "tests.fixtures_pgbouncer",
+    "tests.fixtures_pipeline",
+    "tests.fixtures_postgres",
+    "tests.fixtures_vllm",
+    "tests.fixtures_langchain",  # builds on those above
+]
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,8 @@ def first_difference(before: Sequence[Part], after: Sequence[Part]) -> Differenc
         new_bytes = new.text.encode("utf-8", "surrogatepass")
         if old_bytes != new_bytes or old.name != new.name:
             offset = common_bytes(old_bytes, new_bytes)
-            return Difference(part=new.name, offset=offset, at=at + offset)
+            inside = max(0, offset - new.mark)
+            return Difference(part=new.name, offset=inside, at=at + offset)
         at += len(new_bytes)
     return None
 

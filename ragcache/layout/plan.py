@@ -31,10 +31,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A named piece of the rendered prompt, for the comparison with the previous one."""
+    """A named piece of the rendered prompt, for the comparison with the previous one.
+
+    The first `mark` bytes of `text` are the rendering's own role mark.
+    """
 
     name: str
     text: str
+    mark: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

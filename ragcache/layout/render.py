@@ -64,7 +64,8 @@ def parts_of(messages: Sequence[Message], tools: Sequence[JsonObject] = ()) -> t
     for message in messages:
         counts[message.role] = counts.get(message.role, 0) + 1
         number = f" {counts[message.role]}" if counts[message.role] > 1 else ""
-        parts.append(Part(name=f"{message.role} message{number}", text=opening(message)))
+        mark = len(_mark(message).encode())
+        parts.append(Part(name=f"{message.role} message{number}", text=opening(message), mark=mark))
     return tuple(parts)
 
 
@@ -73,4 +74,8 @@ def opening(message: Message) -> str:
     calls = (
         canonical_json([dict(call) for call in message.tool_calls]) if message.tool_calls else ""
     )
-    return f"<|{message.role}|>\n{message.text()}{calls}\n"
+    return f"{_mark(message)}{message.text()}{calls}\n"
+
+
+def _mark(message: Message) -> str:
+    return f"<|{message.role}|>\n"

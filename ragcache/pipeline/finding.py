@@ -59,8 +59,6 @@ class Finding:
             return Miss(reason=reason, fwd="request")
         if not any(c.isalnum() for c in question_of(asking.request)):
             return Miss(reason="blank_question", fwd="bypass")
-        if not self._parts.ready():
-            return Miss(reason="store_error", fwd="bypass")
         now = self._clock()
         candidates = await self._parts.stored(
             asking, store.find_exact(asking.scope, asking.keys, now=now)

@@ -12,8 +12,10 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ..budget import Bounded, Breaker, BreakerOpenError
-from ..errors import ConfigError, IsolationError, MigrationError, StoreError
+from ..errors import IsolationError, StoreUnavailableError
 from ..events import Degraded, Event, Hooks
 from ..protocols import Embedder, Store
 from ..types import Embedding, Miss
@@ -33,64 +35,34 @@ class Parts:
         self.embedder = embedder
         self.budgets = budgets
         self.hooks = hooks
-        self.is_open = False
         self._bounded = Bounded()
         self._store_breaker = Breaker()
         self._embed_breaker = Breaker()
         self._background: set[asyncio.Task[Any]] = set()
-        self._opening: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Get embedder and store ready. A store that is down leaves caching off until it is back.
 
         Raises:
             ConfigError: The embedding model cannot be loaded.
-            IsolationError: The store does not keep tenants apart.
-            MigrationError: The schema is not this version's.
+            StoreError: The store is there but must not be used: wrong schema or isolation.
         """
         if self.embedder is not None:
             await self.embedder.open()
-        await self._open_store()
-
-    async def _open_store(self) -> None:
         if self.store is None:
             return
         try:
             await self.store.open()
-            self.is_open = True
-        except (IsolationError, MigrationError, ConfigError):
-            raise
-        except (StoreError, OSError) as error:
+        except (StoreUnavailableError, OSError) as error:
             _log.warning(
                 "the %s store is down, caching is off until it is back: %s", self.store.name, error
             )
-
-    def ready(self) -> bool:
-        """Whether the store is open; where it is not, try again in the background."""
-        if not self.is_open and (self._opening is None or self._opening.done()):
-            self._opening = asyncio.create_task(self._reopen())
-        return self.is_open
-
-    async def _reopen(self) -> None:
-        try:
-            self._store_breaker.enter()
-            await self._open_store()
-        except BreakerOpenError:
-            return
-        except (IsolationError, MigrationError, ConfigError):
-            _log.exception("the store is back but serving from it is refused")
-        if self.is_open:
-            self._store_breaker.succeeded()
-        else:
-            self._store_breaker.fell()
 
     async def close(self) -> None:
         """Flush what is under way and give everything back."""
         if self._background:
             await asyncio.wait(set(self._background), timeout=5.0)
         await self._bounded.close()
-        if self._opening is not None:
-            self._opening.cancel()
         if self.store is not None:
             await self.store.close()
         if self.embedder is not None:
@@ -113,7 +85,12 @@ class Parts:
             breaker=self._embed_breaker,
         )
         found = await self._passed_by(asking, bounded, part="embed")
-        return found if isinstance(found, Miss) else found[0]
+        if isinstance(found, Miss):
+            return found
+        if fault := _fault(found[0], self.embedder):
+            self.degraded(asking, "embed", "bad_vector", fault)
+            return Miss(reason="bad_vector", fwd="bypass", detail=fault)
+        return found[0]
 
     async def _passed_by(
         self, asking: Asking, work: Coroutine[Any, Any, T], *, part: str
@@ -155,6 +132,15 @@ class Parts:
         self._background.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.warning("work in the background failed: %s", task.exception())
+
+
+def _fault(embedding: Embedding, embedder: Embedder) -> str:
+    """Return what is wrong with a vector: in Postgres, NaN is nearer than every number."""
+    vector = embedding.vector
+    if vector.size != embedder.dimensions:
+        return f"{vector.size} dimensions instead of {embedder.dimensions}"
+    length = float(np.linalg.norm(vector))
+    return "" if np.isfinite(length) and length > 0 else f"length {length}"
 
 
 async def _embeddings(embedder: Embedder, text: str) -> Sequence[Embedding]:

@@ -95,10 +95,14 @@ class Pipeline:
         """Open the store. A store that is down leaves caching off until it is back.
 
         Raises:
-            IsolationError: The store does not keep tenants apart.
-            MigrationError: The schema is not this version's.
+            ConfigError: The embedding model cannot be loaded.
+            StoreError: The store is there but must not be used: wrong schema or isolation.
         """
-        await self._parts.open()
+        try:
+            await self._parts.open()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Finish what is under way and give everything back."""

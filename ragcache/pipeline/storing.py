@@ -50,7 +50,7 @@ class Storing:
     async def snapshot(self, asking: Asking) -> Snapshot | None:
         """Note what the answer will depend on, before the target is asked."""
         parts = self._parts
-        if parts.store is None or not parts.is_open or self._keyring is None:
+        if parts.store is None or self._keyring is None:
             return None
         if asking.request.no_store:
             return None

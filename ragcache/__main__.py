@@ -1,0 +1,7 @@
+"""`python -m ragcache`."""
+
+from __future__ import annotations
+
+from .cli.app import main
+
+main()

@@ -97,7 +97,7 @@ class Formatted:
     The text of `messages[index]` (or of its content part `part`) is exactly
     `head + separator.join(blocks) + tail`; only the order of `blocks` may change.
     Without blocks the prompt goes out as it is. `blocks[i]` is the text of
-    `Request.documents[i]`.
+    `Request.documents[i]`; further documents stand elsewhere in the prompt and stay there.
     """
 
     messages: tuple[Message, ...]

@@ -162,8 +162,8 @@ def _poison(a: _Answered) -> str | None:
 
 
 def _citation(a: _Answered) -> str | None:
-    if not a.request.documents:
-        return None
+    if not a.request.documents or a.request.formatted is not None:
+        return None  # without documents, or with labels that somebody else printed
     unknown = sorted(set(_LABEL.findall(a.completion.text)) - set(a.citations))
     return f"the answer cites unknown labels {', '.join(unknown)}" if unknown else None
 

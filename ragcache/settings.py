@@ -54,10 +54,14 @@ class ModelSettings(_Section):
 
 
 class StoreSettings(_Section):
-    """Where answers live. Without a DSN an embedded Postgres is started in `home`."""
+    """Where answers live. Without a DSN an embedded Postgres is started in `home`.
+
+    `dsn` is the app role's, which serves; `ops_dsn` the ops role's, for the command line.
+    """
 
     kind: StoreName = "postgres"
     dsn: SecretStr = SecretStr("")
+    ops_dsn: SecretStr = SecretStr("")
     home: Path | None = None
     pool_size: int = Field(default=8, ge=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -91,6 +92,9 @@ class Store(Protocol):
 
     async def purge(self, tenant: TenantId, *, dry_run: bool = False) -> int:
         """Remove every entry of a tenant; return how many."""
+
+    def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
+        """Hold the turn of a key inside its scope; yields False while another process has it."""
 
 
 @runtime_checkable

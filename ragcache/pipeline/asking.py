@@ -17,11 +17,22 @@ from ..types import Admit, Completion, Embedding, Keys, Layout, Reject, Request,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """How long a request waits for the cache's own parts, in seconds."""
+    """How long a request waits for the cache's own parts, in seconds.
+
+    Args:
+        store_s: For one lookup in the store.
+        embed_s: For the embedding of its question.
+        put_s: For the word that its answer is stored; the storing goes on without it.
+        turn_s: For another process that asks the same; 0 does not wait.
+        warm_first_s: For the first token of another request over the same cold blocks; 0 (the
+            default) does not wait.
+    """
 
     store_s: float = 0.050
     embed_s: float = 0.250
     put_s: float = 0.050
+    turn_s: float = 30.0
+    warm_first_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..events import Called, LaidOut
@@ -16,6 +16,7 @@ from ..types import NO_REUSE, Call, Chunk, Completion, Layout, Reuse
 from .asking import Asking, Outcome, Understanding
 from .parts import Parts
 from .storing import Storing
+from .warming import Warming
 
 _NOTHING = Completion(text="", finish_reason=None)
 
@@ -30,9 +31,11 @@ class Calling:
         *,
         policy: LayoutPolicy,
         salt_secret: bytes,
+        warm_first_s: float,
         clock: Callable[[], datetime],
         count: Count,
     ) -> None:
+        self._warming = Warming(wait_s=warm_first_s)
         self.forest = PrefixForest()
         self._parts = parts
         self._storing = storing
@@ -47,35 +50,34 @@ class Calling:
         """Yield the target's chunks, then the outcome. Errors of the target pass unchanged."""
         snapshot = await self._storing.snapshot(asking)
         layout = self._laid_out(asking)
-        began_s = time.perf_counter()
-        ttft_s: float | None = None
-        completion = _NOTHING
-        try:
-            async for chunk in _pieces(asking.target, self._call(asking, layout), streaming):
-                ttft_s = time.perf_counter() - began_s if ttft_s is None else ttft_s
-                completion = chunk.completion or completion
-                if chunk.text or chunk.raw is not None:
-                    yield replace(chunk, completion=None)
-        except BaseException as error:
-            self._called(asking, began_s, _NOTHING, NO_REUSE, error=type(error).__name__)
-            raise
+        called = _Called(began_s=time.perf_counter())
+        async with self._warming.ahead(asking, layout) as warm:
+            try:
+                async for chunk in _pieces(asking.target, self._call(asking, layout), streaming):
+                    warm.set()
+                    called.take(chunk)
+                    if chunk.text or chunk.raw is not None:
+                        yield replace(chunk, completion=None)
+            except BaseException as error:
+                self._emit(asking, called, NO_REUSE, error=type(error).__name__)
+                raise
         reuse = Reuse(
             predicted_tokens=layout.predicted_tokens,
-            served_tokens=completion.usage.cached_tokens,
+            served_tokens=called.completion.usage.cached_tokens,
             notes=layout.notes,
         )
-        self._called(asking, began_s, completion, reuse, ttft_s=ttft_s)
+        self._emit(asking, called, reuse)
         verdict, stored, reason = await self._storing.admit(
-            asking, understanding, completion, layout, snapshot
+            asking, understanding, called.completion, layout, snapshot
         )
         yield Outcome(
-            completion=completion,
+            completion=called.completion,
             layout=layout,
             reuse=reuse,
             verdict=verdict,
             stored=stored,
             store_reason=reason,
-            ttft_s=ttft_s,
+            ttft_s=called.ttft_s,
         )
 
     def _laid_out(self, asking: Asking) -> Layout:
@@ -101,28 +103,33 @@ class Calling:
             layout=layout,
         )
 
-    def _called(
-        self,
-        asking: Asking,
-        began_s: float,
-        completion: Completion,
-        reuse: Reuse,
-        *,
-        ttft_s: float | None = None,
-        error: str = "",
-    ) -> None:
+    def _emit(self, asking: Asking, called: _Called, reuse: Reuse, *, error: str = "") -> None:
         self._parts.emit(
             Called,
             asking,
-            began_s,
+            called.began_s,
             model=asking.request.model or asking.target.model,
             target=asking.target.name,
-            usage=completion.usage,
+            usage=called.completion.usage,
             reuse=reuse,
-            ttft_s=ttft_s,
-            finish_reason=completion.finish_reason,
+            ttft_s=called.ttft_s,
+            finish_reason=called.completion.finish_reason,
             error=error,
         )
+
+
+@dataclass(slots=True)
+class _Called:
+    """What one call has given so far."""
+
+    began_s: float
+    ttft_s: float | None = None
+    completion: Completion = _NOTHING
+
+    def take(self, chunk: Chunk) -> None:
+        if self.ttft_s is None:
+            self.ttft_s = time.perf_counter() - self.began_s
+        self.completion = chunk.completion or self.completion
 
 
 async def _pieces(

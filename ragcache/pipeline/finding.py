@@ -51,6 +51,10 @@ class Finding:
             raise NotCachedError(f"no cached answer may be served: {found.reason}")
         return found
 
+    async def again(self, asking: Asking) -> Hit | Miss:
+        """Look by key only: has another process stored the answer meanwhile?"""
+        return await self._by_key(asking, Understanding())
+
     async def _by_key(self, asking: Asking, understanding: Understanding) -> Hit | Miss:
         store = self._parts.store
         if store is None:

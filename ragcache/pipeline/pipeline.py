@@ -30,6 +30,7 @@ from .calling import Calling
 from .finding import Finding
 from .parts import Parts
 from .storing import Storing
+from .turns import Turns
 
 
 class Pipeline:
@@ -74,10 +75,12 @@ class Pipeline:
             storing,
             policy=policies.layout,
             salt_secret=salt_secret,
+            warm_first_s=policies.budgets.warm_first_s,
             clock=clock,
             count=count,
         )
-        self._flight: Flight[Chunk | Outcome] = Flight()
+        self._turns = Turns(self._parts, wait_s=policies.budgets.turn_s)
+        self._flight: Flight[Chunk | Outcome | Hit] = Flight()
 
     @property
     def store(self) -> Store | None:
@@ -152,9 +155,8 @@ class Pipeline:
         understanding = Understanding()
         found = await self._finding.find(asking, understanding)
         if isinstance(found, Hit):
-            answer = self._served(asking, found)
-            yield Chunk(text=answer.text)
-            yield Chunk(completion=answer.completion, answer=answer)
+            for chunk in _replayed(self._served(asking, found)):
+                yield chunk
             return
         forward = self._forward(asking, found, understanding, streaming=streaming)
         async with contextlib.aclosing(forward) as chunks:
@@ -167,10 +169,14 @@ class Pipeline:
             raise ConfigError("no target: set api.base_url and model.name, or pass target=")
         return ask(request, target)
 
-    def _served(self, asking: Asking, hit: Hit) -> Answer:
+    def _served(self, asking: Asking, hit: Hit, *, collapsed: bool = False) -> Answer:
         now = self._clock()
         answer = answers.from_entry(asking.request, hit, now=now, request_id=asking.request_id)
-        answer = replace(answer, ttft_s=time.perf_counter() - asking.began_s)
+        answer = replace(
+            answer,
+            ttft_s=time.perf_counter() - asking.began_s,
+            status=replace(answer.status, collapsed=collapsed),
+        )
         if self._parts.store is not None:
             self._parts.later(self._parts.store.touch(asking.scope, hit.entry.id, now=now))
         saved = answers.usage_of(hit.entry.answer)
@@ -183,15 +189,35 @@ class Pipeline:
         """Join the call that runs for this request already, or lead one."""
         items, joined = self._flight.join(
             _flight_key(asking),
-            lambda: self._calling.lead(asking, understanding, streaming=streaming),
+            lambda: self._lead(asking, miss, understanding, streaming=streaming),
         )
         async with contextlib.aclosing(items) as following:
             async for item in following:
-                if isinstance(item, Chunk):
-                    yield item
-                    continue
-                answer = self._answered(asking, miss, item, collapsed=joined)
-                yield Chunk(completion=answer.completion, answer=answer)
+                match item:
+                    case Chunk():
+                        yield item
+                    case Hit():
+                        for chunk in _replayed(self._served(asking, item, collapsed=True)):
+                            yield chunk
+                    case Outcome():
+                        answer = self._answered(asking, miss, item, collapsed=joined)
+                        yield Chunk(completion=answer.completion, answer=answer)
+
+    async def _lead(
+        self, asking: Asking, miss: Miss, understanding: Understanding, *, streaming: bool
+    ) -> AsyncGenerator[Chunk | Outcome | Hit, None]:
+        """Call the target, unless another process is just doing so."""
+        if miss.fwd in ("bypass", "request"):
+            calling = self._calling.lead(asking, understanding, streaming=streaming)
+            async for item in calling:
+                yield item
+            return
+        async with self._turns.taken(asking, lambda: self._finding.again(asking)) as hit:
+            if hit is not None:
+                yield hit
+                return
+            async for item in self._calling.lead(asking, understanding, streaming=streaming):
+                yield item
 
     def _answered(self, asking: Asking, miss: Miss, outcome: Outcome, *, collapsed: bool) -> Answer:
         status = answers.status_of(
@@ -214,6 +240,10 @@ class Pipeline:
             answer = replace(answer, usage=ZERO_USAGE)
         self._parts.emit(Answered, asking, asking.began_s, answer=answer)
         return answer
+
+
+def _replayed(answer: Answer) -> tuple[Chunk, ...]:
+    return Chunk(text=answer.text), Chunk(completion=answer.completion, answer=answer)
 
 
 def _flight_key(asking: Asking) -> str:

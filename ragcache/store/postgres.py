@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..protocols import Snapshot
 from ..types import Candidate, Document, Entry, EntryId, Keys, Scope, TenantId, Vector
 from . import checks
 from .errors import translated
+from .locks import Locks
 from .notices import notice
 from .queries import queries
 from .rows import (
@@ -86,6 +88,7 @@ class PostgresStore:
         self._vector_type: TypeInfo | None = None
         self._checked = False
         self._checking = asyncio.Lock()
+        self._locks = Locks(dsn)
         self._pool: Pool = AsyncConnectionPool(
             dsn,
             open=False,
@@ -128,6 +131,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Give the connections back."""
+        await self._locks.close()
         await self._pool.close(timeout=2.0)
 
     async def _configure(self, connection: Connection) -> None:
@@ -184,7 +188,7 @@ class PostgresStore:
         statement = self._near_statement(sound.size)
         await self._ready()
         async with self._reading(
-            scope.tenant, purpose="similar", settings={"ef_search": str(max(40, reach))}
+            scope.tenant, purpose="similar", ef_search=str(max(40, reach))
         ) as connection:
             cursor = await connection.execute(statement, values, prepare=False)
             return await self._current(connection, scope, await cursor.fetchall(), limit)
@@ -389,6 +393,10 @@ class PostgresStore:
             await connection.execute(_INVALIDATION["audit"], {**values, "entries": cursor.rowcount})
             await self._notify(connection, "purge", tenant)
             return int(cursor.rowcount)
+
+    def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
+        """Hold the turn of a key inside its scope; yields False while another process has it."""
+        return self._locks.alone(scope, key)
 
     def _writing(self, tenant: TenantId, **options: Any) -> Transaction:
         return transaction(self._pool, tenant, timeout_s=self._write_timeout_s, **options)

@@ -1,0 +1,52 @@
+"""One call for many equal requests across processes: whoever has the turn calls the target.
+
+The others wait for its answer to appear in the store. Their wait is bounded: when it ends, or
+when the holder of the turn dies and the turn becomes free, they call for themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from ..types import Hit, Miss
+from .asking import Asking
+from .parts import Parts
+
+Look = Callable[[], Awaitable[Hit | Miss]]
+
+
+class Turns:
+    """Takes turns with other processes.
+
+    Args:
+        parts: Its store knows whose turn it is.
+        wait_s: Longest wait for another process's answer.
+        poll_s: How often the store is asked meanwhile.
+    """
+
+    def __init__(self, parts: Parts, *, wait_s: float = 30.0, poll_s: float = 0.05) -> None:
+        self._parts = parts
+        self._wait_s = wait_s
+        self._poll_s = poll_s
+
+    @asynccontextmanager
+    async def taken(self, asking: Asking, look: Look) -> AsyncGenerator[Hit | None, None]:
+        """Hold the turn of this request, or yield the hit that another process made meanwhile."""
+        store = self._parts.store
+        if store is None:
+            yield None
+            return
+        until = time.monotonic() + self._wait_s
+        while True:
+            async with store.alone(asking.scope, asking.keys.exact) as leading:
+                if leading or time.monotonic() > until:
+                    yield None
+                    return
+            found = await look()
+            if isinstance(found, Hit):
+                yield found
+                return
+            await asyncio.sleep(self._poll_s)

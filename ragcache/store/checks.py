@@ -14,11 +14,11 @@ from ..types import TenantId
 from . import migrations
 from .queries import queries
 from .roles import server_fault
-from .session import Connection, Pool, transaction
+from .session import Connection, Pool, inside
 
 _SQL = queries("check")
 _ADVICE = "give the store the app DSN that `ragcache init` made"
-_CHECK_TIMEOUT_S = 5.0
+_CHECK_TIMEOUT_MS = "5000"
 
 
 async def check(pool: Pool) -> None:
@@ -34,7 +34,8 @@ async def check(pool: Pool) -> None:
         await _check_migrations(connection)
         _refuse(await _role_faults(connection))
         faults = [*await _catalogue_faults(connection), *await _visible_faults(connection)]
-    _refuse(faults + await _probe_faults(pool))
+        faults += await _probe_faults(connection)
+        _refuse(faults)
 
 
 def _refuse(faults: list[str]) -> None:
@@ -111,14 +112,13 @@ async def _visible_faults(connection: Connection) -> list[str]:
     return ["rows are visible where no tenant is set"] if seen else []
 
 
-async def _probe_faults(pool: Pool) -> list[str]:
+async def _probe_faults(connection: Connection) -> list[str]:
     """Look as a tenant that does not exist, and at what that leaves on the connection."""
     tenant = TenantId(f"self-check {secrets.token_hex(16)}")
-    async with transaction(pool, tenant, timeout_s=_CHECK_TIMEOUT_S) as connection:
+    async with inside(connection, tenant, "tenant", {"timeout_ms": _CHECK_TIMEOUT_MS}):
         ((seen,),) = await _rows(connection, "visible_entries")
     faults = ["rows are visible to a tenant that has none"] if seen else []
-    async with pool.connection() as connection, connection.transaction():
-        ((left,),) = await _rows(connection, "left_behind")
+    ((left,),) = await _rows(connection, "left_behind")
     if left:
         faults.append("a tenant stays set on the connection after its transaction")
     return faults

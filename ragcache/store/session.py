@@ -34,12 +34,7 @@ Transaction = AbstractAsyncContextManager[Connection]
 
 @asynccontextmanager
 async def transaction(
-    pool: Pool,
-    tenant: TenantId,
-    *,
-    timeout_s: float,
-    purpose: Purpose = "tenant",
-    settings: Mapping[str, str] | None = None,
+    pool: Pool, tenant: TenantId, *, timeout_s: float, purpose: Purpose = "tenant", **settings: str
 ) -> AsyncIterator[Connection]:
     """Borrow a connection for one transaction inside one tenant.
 
@@ -54,17 +49,27 @@ async def transaction(
         MissingTenantError: The tenant is empty.
         StoreUnavailableError: No connection was free in time, or the server is not reachable.
     """
+    values = {"timeout_ms": str(max(1, int(timeout_s * 1000))), **settings}
+    with translated():
+        async with pool.connection() as connection, inside(connection, tenant, purpose, values):
+            yield connection
+
+
+@asynccontextmanager
+async def inside(
+    connection: Connection, tenant: TenantId, purpose: Purpose, settings: Mapping[str, str]
+) -> AsyncIterator[None]:
+    """Open a transaction inside one tenant on this connection.
+
+    Raises:
+        MissingTenantError: The tenant is empty.
+    """
     if not tenant:
         raise MissingTenantError
-    values = {
-        "tenant": storable(tenant),
-        "timeout_ms": str(max(1, int(timeout_s * 1000))),
-        **(settings or {}),
-    }
-    with translated():
-        async with pool.connection() as connection, connection.transaction():
-            await connection.execute(_BEGIN[f"begin_{purpose}"], values, prepare=True)
-            yield connection
+    async with connection.transaction():
+        values = {"tenant": storable(tenant), **settings}
+        await connection.execute(_BEGIN[f"begin_{purpose}"], values, prepare=True)
+        yield
 
 
 async def is_pooled(connection: Connection) -> bool:

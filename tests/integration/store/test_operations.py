@@ -291,9 +291,7 @@ async def explain(store, made, vector):
         "now": NOW,
         "reach": 5,
     }
-    async with store._reading(
-        made.scope.tenant, purpose="similar", settings={"ef_search": "40"}
-    ) as c:
+    async with store._reading(made.scope.tenant, purpose="similar", ef_search="40") as c:
         await c.execute("SET LOCAL enable_sort = off")
         statement = store._near_statement(vector.size)
         rows = await (

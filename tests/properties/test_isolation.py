@@ -1,0 +1,137 @@
+"""No tenant ever sees another's answers: random operations over a real Postgres and pgbouncer.
+
+Pools are small, so that connections change hands all the time; calls are cancelled in the
+middle, connections are broken off; one of the two ways leads through a transaction pooler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from ragcache.store.postgres import PostgresStore
+from ragcache.store.roles import Dsns
+from tests.isolation_world import QUESTIONS, TENANTS, World
+
+WHO = st.integers(0, TENANTS - 1)
+WHAT = st.integers(0, QUESTIONS - 1)
+WAY = st.integers(0, 1)
+STEPS = 50
+
+
+class Isolation(RuleBasedStateMachine):
+    """Tenants who share everything but their name, over two ways to one database."""
+
+    runner: ClassVar[asyncio.Runner]
+    stores: ClassVar[list[PostgresStore]]
+    admin_dsn: ClassVar[str]
+    operations: ClassVar[int] = 0
+    hits: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(self.stores, self.admin_dsn)
+
+    def teardown(self) -> None:
+        type(self).operations += self.world.operations
+        type(self).hits += self.world.hits
+
+    def do(self, name: str, way: int, *arguments: int) -> None:
+        store = self.stores[way % len(self.stores)]
+        self.runner.run(self.world.run(name, store, *arguments))
+
+    @rule(way=WAY, who=WHO, what=WHAT)
+    def put(self, way: int, who: int, what: int) -> None:
+        self.do("put", way, who, what)
+
+    @rule(way=WAY, who=WHO, what=WHAT)
+    def find(self, way: int, who: int, what: int) -> None:
+        self.do("find", way, who, what)
+
+    @rule(way=WAY, who=WHO, what=WHAT)
+    def find_similar(self, way: int, who: int, what: int) -> None:
+        self.do("find_similar", way, who, what)
+
+    @rule(way=WAY, who=WHO)
+    def read_all(self, way: int, who: int) -> None:
+        self.do("read_all", way, who)
+
+    @rule(way=WAY)
+    def read_stray(self, way: int) -> None:
+        self.do("read_stray", way)
+
+    @rule(way=WAY, who=WHO, whose=WHO)
+    def write_foreign(self, way: int, who: int, whose: int) -> None:
+        self.do("write_foreign", way, who, whose)
+
+    @rule(who=WHO, whose=WHO)
+    def lock(self, who: int, whose: int) -> None:
+        self.world.lock(who, whose)
+
+    @rule(way=WAY, who=WHO, what=WHAT)
+    def change(self, way: int, who: int, what: int) -> None:
+        self.do("change", way, who, what)
+
+    @rule(way=WAY, who=WHO, seldom=st.integers(0, 4))
+    def bump(self, way: int, who: int, seldom: int) -> None:
+        if not seldom:
+            self.do("bump", way, who)
+
+    @rule(way=WAY, who=WHO, seldom=st.integers(0, 4))
+    def purge(self, way: int, who: int, seldom: int) -> None:
+        if not seldom:
+            self.do("purge", way, who)
+
+    @rule(way=WAY, who=WHO, what=WHAT, ticks=st.integers(1, 12))
+    def cancelled(self, way: int, who: int, what: int, ticks: int) -> None:
+        self.do("cancelled", way, who, what, ticks)
+
+    @rule(seldom=st.integers(0, 60))
+    def break_connections(self, seldom: int) -> None:
+        if not seldom:
+            self.world.break_connections()
+
+
+def run_machine(dsns: Dsns, ways: list[str], operations: int) -> type[Isolation]:
+    """Run so many random operations; return the machine's class with its counts."""
+    with asyncio.Runner() as runner:
+        stores = [
+            PostgresStore(way, pool_size=2, pool_wait_s=10, lookup_timeout_s=10) for way in ways
+        ]
+        for store in stores:
+            runner.run(store.open())
+        machine = type(
+            "Machine", (Isolation,), {"runner": runner, "stores": stores, "admin_dsn": dsns.admin}
+        )
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=operations // STEPS,
+                stateful_step_count=STEPS,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+        for store in stores:
+            runner.run(store.close())
+    return machine
+
+
+@pytest.mark.timeout(400)
+def test_no_tenant_sees_another_in_five_thousand_operations(postgres: Dsns, pgbouncer: str):
+    machine = run_machine(postgres, [postgres.app, pgbouncer], 8_000)
+    assert machine.operations >= 5_000
+    assert machine.hits >= 100, "too little was found for the test to mean anything"
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+def test_no_tenant_sees_another_in_a_hundred_thousand_operations(postgres: Dsns, pgbouncer: str):
+    machine = run_machine(postgres, [postgres.app, pgbouncer], 160_000)
+    assert machine.operations >= 100_000

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
-from ragcache.errors import RequestError
+from ragcache.binding import PRINCIPAL_NAMES, TENANT_NAMES, Identity, identify
 
-_TENANT = ("tenant_id", "tenant")
-_PRINCIPAL = ("principal_id", "principal", "user_id")
 #: LangGraph keeps the runtime of a node here.
 _RUNTIME = "__pregel_runtime"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """A tenant and who asks inside it; None where nobody said."""
-
-    tenant: str | None = None
-    principal: str | None = None
 
 
 def resolve(
@@ -44,10 +33,7 @@ def resolve(
         RequestError: Two places name different tenants or principals.
     """
     places = dict(_places(metadata, tags, context))
-    return Identity(
-        tenant=_one("tenant", bound.tenant, places, _TENANT),
-        principal=_one("principal", bound.principal, places, _PRINCIPAL),
-    )
+    return identify(bound, places)
 
 
 def _places(
@@ -64,19 +50,7 @@ def _places(
 def _mapping(context: Any) -> Mapping[str, Any]:
     if context is None or isinstance(context, Mapping):
         return context or {}
-    return {name: getattr(context, name, None) for name in (*_TENANT, *_PRINCIPAL)}
-
-
-def _one(
-    what: str, bound: str | None, places: Mapping[str, Mapping[str, Any]], names: Sequence[str]
-) -> str | None:
-    said = [("wrap()", bound)] if bound else []
-    for place, values in places.items():
-        said += [(place, str(values[n])) for n in names if values.get(n)][:1]
-    if len({value for _, value in said}) > 1:
-        told = ", ".join(f"{place} says {value!r}" for place, value in said)
-        raise RequestError(f"two {what}s for one request: {told}; make them agree")
-    return said[0][1] if said else None
+    return {name: getattr(context, name, None) for name in (*TENANT_NAMES, *PRINCIPAL_NAMES)}
 
 
 def with_identity(config: RunnableConfig | None) -> RunnableConfig | None:
@@ -85,7 +59,10 @@ def with_identity(config: RunnableConfig | None) -> RunnableConfig | None:
     Metadata reaches a model that is called directly, configurable only one inside a chain.
     """
     configurable = (config or {}).get("configurable") or {}
-    found = {n: configurable[n] for n in (*_TENANT, *_PRINCIPAL) if configurable.get(n)}
+    found = {n: configurable[n] for n in (*TENANT_NAMES, *PRINCIPAL_NAMES) if configurable.get(n)}
     if config is None or not found:
         return config
     return {**config, "metadata": {**found, **(config.get("metadata") or {})}}
+
+
+__all__ = ["Identity", "resolve", "with_identity"]

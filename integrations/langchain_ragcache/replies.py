@@ -8,7 +8,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import BaseModel, ValidationError
 
+from ragcache.binding import told_of
 from ragcache.types import UNKNOWN_USAGE, Answer, Completion, Usage
 
 #: Ways in which providers say that an answer ended by itself, or how else.
@@ -97,34 +99,25 @@ def no_usage() -> UsageMetadata:
     return UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
 
-def status_of(answer: Answer) -> dict[str, Any]:
-    """Return what the cache did, as plain JSON; no similarity, which a caller must not see."""
-    status = answer.status
-    told = {
-        "status": str(status),
-        "hit": status.hit,
-        "fwd": status.fwd,
-        "reason": status.reason or None,
-        "stored": status.stored,
-        "store_reason": status.store_reason or None,
-        "collapsed": status.collapsed or None,
-        "certified": None if status.certified else False,
-        "entry": status.entry,
-        "age_s": status.age_s,
-        "ttl_s": status.ttl_s,
-        "request_id": answer.request_id,
-    }
-    return {name: value for name, value in told.items() if value is not None}
-
-
 # --- whole answers -----------------------------------------------------------------------------
 
 
-def result_of(answer: Answer) -> ChatResult:
+def readable(answer: Answer, schema: type[BaseModel] | None) -> bool:
+    """Whether a stored answer still is what the schema wants; a fresh one is the model's affair."""
+    if schema is None or answer.status.hit is None:
+        return True
+    try:
+        schema.model_validate_json(answer.text)
+    except ValidationError:
+        return False
+    return True
+
+
+def result_of(answer: Answer, schema: type[BaseModel] | None = None) -> ChatResult:
     """Return the answer as LangChain's own objects, never shared with another caller."""
     raw = answer.completion.raw if answer.completion else None
     if not isinstance(raw, ChatResult):
-        return _stored_result(answer)
+        return _stored_result(answer, schema)
     free = answer.status.collapsed
     generations = [_copied(g, answer if not at else None) for at, g in enumerate(raw.generations)]
     if free:
@@ -137,7 +130,7 @@ def result_of(answer: Answer) -> ChatResult:
 def _copied(generation: ChatGeneration, answer: Answer | None) -> ChatGeneration:
     message = generation.message.model_copy(deep=True)
     if answer is not None:
-        message.response_metadata = {**message.response_metadata, "ragcache": status_of(answer)}
+        message.response_metadata = {**message.response_metadata, "ragcache": told_of(answer)}
     info = dict(generation.generation_info) if generation.generation_info else None
     return ChatGeneration(message=message, generation_info=info)
 
@@ -147,11 +140,21 @@ def _spend_nothing(message: BaseMessage) -> None:
         message.usage_metadata = no_usage()
 
 
-def _stored_result(answer: Answer) -> ChatResult:
+def _stored_result(answer: Answer, schema: type[BaseModel] | None) -> ChatResult:
     message = AIMessage(
-        content=answer.text, response_metadata=_metadata(answer), usage_metadata=no_usage()
+        content=answer.text,
+        additional_kwargs=_parsed(answer, schema),
+        response_metadata=_metadata(answer),
+        usage_metadata=no_usage(),
     )
     return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _parsed(answer: Answer, schema: type[BaseModel] | None) -> dict[str, Any]:
+    """Return what structured output reads beside the text: an object of the caller's class."""
+    if schema is None:
+        return {}
+    return {"parsed": schema.model_validate_json(answer.text), "refusal": None}
 
 
 def _metadata(answer: Answer) -> dict[str, Any]:
@@ -159,7 +162,7 @@ def _metadata(answer: Answer) -> dict[str, Any]:
     known = {
         "model_name": completion.model if completion else "",
         "finish_reason": (completion.finish_reason if completion else None) or "stop",
-        "ragcache": status_of(answer),
+        "ragcache": told_of(answer),
     }
     return {name: value for name, value in known.items() if value}
 
@@ -193,20 +196,20 @@ def is_last(chunk: ChatGenerationChunk) -> bool:
 def last_piece(answer: Answer, held: ChatGenerationChunk | None) -> ChatGenerationChunk:
     """Return the closing piece: the model's own where it has one, with the status of the answer."""
     if held is not None:
-        told = {**held.message.response_metadata, "ragcache": status_of(answer)}
+        told = {**held.message.response_metadata, "ragcache": told_of(answer)}
         held.message.response_metadata = told
         if answer.status.collapsed:
             _spend_nothing(held.message)
         return held
     message = AIMessageChunk(
-        content="", response_metadata={"ragcache": status_of(answer)}, chunk_position="last"
+        content="", response_metadata={"ragcache": told_of(answer)}, chunk_position="last"
     )
     return ChatGenerationChunk(message=message)
 
 
-def closing_piece(answer: Answer) -> ChatGenerationChunk:
+def closing_piece(answer: Answer, schema: type[BaseModel] | None = None) -> ChatGenerationChunk:
     """Return all but the text of a whole answer, as the closing piece of its stream."""
-    message = result_of(answer).generations[0].message
+    message = result_of(answer, schema).generations[0].message
     calls = [
         {"name": c["name"], "args": _json(c["args"]), "id": c["id"], "index": at}
         for at, c in enumerate(getattr(message, "tool_calls", ()))

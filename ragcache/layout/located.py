@@ -1,0 +1,224 @@
+"""Where retrieved documents stand in a prompt that somebody else formatted. Pure.
+
+The texts of the documents are found literally, longest first. What stands around each of them
+must be the same for all (or differ only by their metadata, as in "Source: {source}"); only then
+can blocks change places without changing what the prompt says. A label that comes from a place
+("[1]", "Document 2:") differs from block to block and is no metadata: such a prompt stays.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+#: How many documents at either end may turn out not to belong to the run of blocks.
+_MAX_TRIMMED = 2
+
+Side = Literal["before", "after"]
+Token = str | tuple[Side, str]
+#: Values are printed ahead of a text, behind it, or both; neighbours may share a value.
+_SIDES: tuple[tuple[Side, ...], ...] = (("after",), ("before",), ("after", "before"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A document that this run retrieved: its text, and the values printed beside it."""
+
+    text: str
+    metadata: Mapping[str, Any]
+    #: The caller's own document.
+    origin: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A text cut into head, blocks and tail; `joined()` gives it back byte for byte."""
+
+    head: str
+    separator: str
+    blocks: tuple[str, ...]
+    tail: str
+    documents: tuple[Seen, ...]
+
+    def joined(self) -> str:
+        """Return the text again."""
+        return self.head + self.separator.join(self.blocks) + self.tail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    start: int
+    end: int
+    document: Seen
+
+
+def cut(text: str, documents: Sequence[Seen]) -> Cut | str:
+    """Return the text cut into its document blocks, or why it cannot be cut."""
+    spans = find_spans(text, documents)
+    if not spans:
+        return "no document of this run stands in the prompt"
+    for first, last in _windows(len(spans)):
+        found = _cut_at(text, spans[first:last])
+        if found is not None and found.joined() == text:
+            return found
+    return "the documents are numbered, or formatted unlike each other"
+
+
+def find_spans(text: str, documents: Sequence[Seen]) -> list[_Span]:
+    """Return where the documents stand, in the order of the text and without overlap."""
+    taken: list[_Span] = []
+    for document in sorted(documents, key=lambda d: -len(d.text)):
+        for literal in dict.fromkeys((document.text, document.text.strip())):
+            start = _free(text, literal, taken)
+            if start >= 0:
+                taken.append(_Span(start=start, end=start + len(literal), document=document))
+                break
+    return sorted(taken, key=lambda span: span.start)
+
+
+def _free(text: str, literal: str, taken: Sequence[_Span]) -> int:
+    """Return the first place of the literal that no span covers, -1 where there is none."""
+    at = text.find(literal) if literal.strip() else -1
+    while at >= 0:
+        over = [s.end for s in taken if s.start < at + len(literal) and at < s.end]
+        if not over:
+            return at
+        at = text.find(literal, max(over))
+    return -1
+
+
+def _windows(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the runs of spans to try, all of them first, then without those at the ends."""
+    for trimmed in range(max(0, min(_MAX_TRIMMED, count - 2)) + 1):
+        for first in range(trimmed + 1):
+            yield first, count - (trimmed - first)
+
+
+def _cut_at(text: str, spans: Sequence[_Span]) -> Cut | None:
+    head, tail = text[: spans[0].start], text[spans[-1].end :]
+    bodies = [text[s.start : s.end] for s in spans]
+    documents = tuple(s.document for s in spans)
+    if len(spans) == 1:
+        return Cut(head=head, separator="", blocks=(bodies[0],), tail=tail, documents=documents)
+    gaps = [text[a.end : b.start] for a, b in itertools.pairwise(spans)]
+    frame = _frame(gaps, documents, head, tail)
+    return None if frame is None else frame.applied(bodies, documents, head, tail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """What is printed around a document: `before`, its text, `after`; and between two of them."""
+
+    before: tuple[Token, ...]
+    separator: str
+    after: tuple[Token, ...]
+
+    def applied(
+        self, bodies: Sequence[str], documents: tuple[Seen, ...], head: str, tail: str
+    ) -> Cut:
+        prefixes = [_printed(self.before, d) for d in documents]
+        suffixes = [_printed(self.after, d) for d in documents]
+        blocks = tuple(p + b + s for p, b, s in zip(prefixes, bodies, suffixes, strict=True))
+        return Cut(
+            head=head.removesuffix(prefixes[0]),
+            separator=self.separator,
+            blocks=blocks,
+            tail=tail.removeprefix(suffixes[-1]),
+            documents=documents,
+        )
+
+
+def _frame(gaps: Sequence[str], documents: Sequence[Seen], head: str, tail: str) -> _Frame | None:
+    """Return the one frame that explains every gap, the head's end and the tail's start."""
+    pairs = list(zip(gaps, documents, documents[1:], strict=False))
+    for sides in _SIDES:
+        templates = {_template(gap, a, b, sides) for gap, a, b in pairs}
+        if len(templates) == 1:
+            frame = _framed(templates.pop(), documents, head, tail)
+            if frame is not None:
+                return frame
+    return None
+
+
+def _framed(
+    template: tuple[Token, ...], documents: Sequence[Seen], head: str, tail: str
+) -> _Frame | None:
+    at = _middle(template)
+    if at is None:
+        return None
+    after, middle, before = template[:at], str(template[at]), template[at + 1 :]
+    ahead = _trimmed(head, _printed(before, documents[0]), from_end=True)
+    behind = _trimmed(tail, _printed(after, documents[-1]), from_end=False)
+    if ahead is None or behind is None:
+        return None
+    opening = _shared_end(middle, ahead).lstrip()
+    closing = _shared_start(middle[: len(middle) - len(opening)], behind).rstrip()
+    separator = middle[len(closing) : len(middle) - len(opening)]
+    if not separator:
+        separator, opening = opening[:1], opening[1:]
+    if not separator or any(c.isalnum() for c in separator):
+        return None
+    return _Frame(before=(opening, *before), separator=separator, after=(*after, closing))
+
+
+def _template(gap: str, before: Seen, after: Seen, sides: Sequence[Side]) -> tuple[Token, ...]:
+    """Return a gap with the metadata values of its two documents replaced by their keys."""
+    tokens: list[Token] = [gap]
+    for side in sides:
+        document = after if side == "after" else before
+        for key, value in sorted(document.metadata.items(), key=lambda kv: -len(str(kv[1]))):
+            if isinstance(value, (str, int, float)) and str(value).strip():
+                tokens = _replaced(tokens, str(value), (side, str(key)))
+    return tuple(tokens)
+
+
+def _replaced(tokens: Sequence[Token], value: str, mark: tuple[Side, str]) -> list[Token]:
+    out: list[Token] = []
+    for token in tokens:
+        if isinstance(token, tuple) or value not in token:
+            out.append(token)
+            continue
+        for at, piece in enumerate(token.split(value)):
+            out += [mark] if at else []
+            out += [piece] if piece else []
+    return out
+
+
+def _middle(template: Sequence[Token]) -> int | None:
+    """Return the literal that lies behind all values of the document before the gap and ahead of
+    all those of the document after it; None where the two are mixed or touch.
+    """
+    sides = [token[0] for token in template if isinstance(token, tuple)]
+    if sides != sorted(sides, reverse=True):  # "before" values must come first
+        return None
+    lasts = [at for at, token in enumerate(template) if isinstance(token, tuple)]
+    befores = [at for at in lasts if template[at][0] == "before"]
+    at = befores[-1] + 1 if befores else 0
+    return at if at < len(template) and isinstance(template[at], str) else None
+
+
+def _printed(tokens: Sequence[Token], document: Seen) -> str:
+    return "".join(t if isinstance(t, str) else str(document.metadata.get(t[1])) for t in tokens)
+
+
+def _trimmed(text: str, part: str, *, from_end: bool) -> str | None:
+    """Return the text without the part at its end (or start), None where it is not there."""
+    if from_end:
+        return text.removesuffix(part) if text.endswith(part) else None
+    return text.removeprefix(part) if text.startswith(part) else None
+
+
+def _shared_end(a: str, b: str) -> str:
+    at = 0
+    while at < min(len(a), len(b)) and a[-1 - at] == b[-1 - at]:
+        at += 1
+    return a[len(a) - at :]
+
+
+def _shared_start(a: str, b: str) -> str:
+    at = 0
+    while at < min(len(a), len(b)) and a[at] == b[at]:
+        at += 1
+    return a[:at]

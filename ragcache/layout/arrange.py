@@ -117,7 +117,7 @@ def _place(
     moving: bool,
 ) -> tuple[tuple[Block, ...], int]:
     """Return the blocks in the order of the prompt, and the tokens expected to be reused."""
-    items = [Item(block.hash, count(block.text)) for block in blocks]
+    items = [Item(block.hash, count(block.text), block.text) for block in blocks]
     if moving and head.tokens + sum(item.tokens for item in items) >= policy.min_prefix_tokens:
         order = _order(items, head, policy, tree, now_s)
     else:
@@ -138,9 +138,8 @@ def _order(
     return order_blocks(
         items,
         policy=policy,
-        tree=tree.tree,
+        known=tree.known,
         start=tree.tree.root.children.get(head.key),
-        statistics=tree.statistics,
         now_s=now_s,
     )
 

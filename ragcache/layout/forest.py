@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 from ..types import Layout
 from .difference import Difference, first_difference
+from .ordering import Knowledge
 from .plan import Part, Plan
 from .statistics import CoRetrieval
 from .tree import Eviction, PrefixTree
+from .wording import Wording
 
 
 class GroupTree:
@@ -19,9 +21,12 @@ class GroupTree:
     that depends on another tenant's documents would tell of them.
     """
 
-    def __init__(self, *, tree: PrefixTree, statistics: CoRetrieval) -> None:
+    def __init__(
+        self, *, tree: PrefixTree, statistics: CoRetrieval, wording: Wording | None = None
+    ) -> None:
         self.tree = tree
         self.statistics = statistics
+        self.known = Knowledge(tree, statistics, wording)
         self.last: tuple[Part, ...] = ()
 
     def remember(self, plan: Plan, *, now_s: float = 0.0) -> None:
@@ -99,4 +104,8 @@ class PrefixForest:
             lifetime_s=self._lifetime_s,
             eviction=self._eviction,
         )
-        return GroupTree(tree=tree, statistics=CoRetrieval(max_requests=self._max_entries))
+        return GroupTree(
+            tree=tree,
+            statistics=CoRetrieval(max_requests=self._max_entries),
+            wording=Wording(max_blocks=4 * self._max_entries),
+        )

@@ -11,10 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..types import Fingerprint
 from .policy import LayoutPolicy
 from .statistics import CoRetrieval
 from .tree import Node, PrefixTree
+from .wording import Wording
+
+#: Weight of a past request for each block of the prefix that it did not hold.
+_MISSING = 0.02
+#: Weight of likeness of wording against one past request.
+_WORDING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +32,24 @@ class Item:
 
     key: Fingerprint
     tokens: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known of a trust group: sequences sent, sets retrieved, the words of the blocks."""
+
+    tree: PrefixTree
+    statistics: CoRetrieval
+    wording: Wording | None = None
 
 
 def order_blocks(
     items: Sequence[Item],
     *,
     policy: LayoutPolicy,
-    tree: PrefixTree | None = None,
+    known: Knowledge | None = None,
     start: Node | None = None,
-    statistics: CoRetrieval | None = None,
     now_s: float = 0.0,
 ) -> tuple[int, ...]:
     """Return the positions in `items` in the order of the prompt.
@@ -39,9 +57,8 @@ def order_blocks(
     Args:
         items: The blocks in retrieval order.
         policy: Ordering, pins and displacement limit.
-        tree: Sequences sent before; None orders by retrieval rank.
+        known: What was sent before; None orders by retrieval rank.
         start: The node of the prompt's head in the tree, None where the head is new.
-        statistics: Which blocks were retrieved together lately.
         now_s: The clock, for nodes that have expired.
     """
     ranks = tuple(range(len(items)))
@@ -51,10 +68,14 @@ def order_blocks(
     free = ranks[policy.pin_top :]
     if policy.ordering == "sorted":
         wanted = tuple(sorted(free, key=lambda at: items[at].key))
-    elif tree is None:
+    elif known is None:
         wanted = free
     else:
-        wanted = _reusing(items, free, policy, tree, start, statistics, now_s)
+        path: tuple[int, ...] = ()
+        if start is not None:
+            path = _Walk(items, free, known.tree, policy.max_visits, now_s).best(start)
+        rest = [at for at in free if at not in path]
+        wanted = path + tail(items, path, rest, known)
     if policy.max_displacement is not None:
         return within(wanted + pinned, policy.max_displacement)
     return wanted + pinned
@@ -73,24 +94,6 @@ def within(wanted: Sequence[int], limit: int) -> tuple[int, ...]:
         result.append(allowed[0])
         left.remove(allowed[0])
     return tuple(result)
-
-
-def _reusing(
-    items: Sequence[Item],
-    free: Sequence[int],
-    policy: LayoutPolicy,
-    tree: PrefixTree,
-    start: Node | None,
-    statistics: CoRetrieval | None,
-    now_s: float,
-) -> tuple[int, ...]:
-    path: tuple[int, ...] = ()
-    if start is not None:
-        path = _Walk(items, free, tree, policy.max_visits, now_s).best(start)
-    rest = [at for at in free if at not in path]
-    if statistics is None or not rest:
-        return path + tuple(rest)
-    return path + tail(items, path, rest, statistics.masks([item.key for item in items]))
 
 
 class _Walk:
@@ -133,45 +136,59 @@ class _Walk:
 
 
 def tail(
-    items: Sequence[Item], path: Sequence[int], rest: Sequence[int], masks: dict[int, int]
+    items: Sequence[Item], path: Sequence[int], rest: Sequence[int], known: Knowledge
 ) -> tuple[int, ...]:
     """Return `rest` ordered by conditional popularity, weighted by overlap in tokens.
 
-    `masks` counts past requests by the bits of `items` they held. Ties go to the better rank,
-    which also moves the documents least.
+    Each past request votes for the blocks that it shares with this one, with the square of the
+    shared tokens that are still to be placed; its vote counts little once a block stands before
+    them that it did not hold. Ties go to the better rank, which also moves the documents least.
     """
-    before = sum(1 << at for at in path)
-    left = sum(1 << at for at in rest)
-    groups = [(mask, n) for mask, n in masks.items() if mask & before == before and mask & left]
+    if len(rest) < 2:
+        return tuple(rest)
+    held, weights = _votes(items, known)
+    tokens = np.array([item.tokens for item in items], dtype=np.float64)
+    left = np.zeros(len(items))
+    left[list(rest)] = tokens[list(rest)]
+    for at in path:
+        weights = weights * np.where(held[at] > 0, 1.0, _MISSING)
+    shared = left @ held
     result: list[int] = []
-    while left:
-        chosen = _most_shared(items, groups, left)
-        if chosen is None:
-            result.extend(at for at in rest if left >> at & 1)
+    for _ in rest:
+        scores = (held @ (weights * shared * shared)) * left
+        chosen = int(np.argmax(scores))
+        if scores[chosen] <= 0:
             break
         result.append(chosen)
-        left &= ~(1 << chosen)
-        groups = [(mask, n) for mask, n in groups if mask >> chosen & 1 and mask & left]
-    return tuple(result)
+        weights = weights * np.where(held[chosen] > 0, 1.0, _MISSING)
+        shared = shared - held[chosen] * left[chosen]
+        left[chosen] = 0.0
+    return tuple(result) + tuple(at for at in rest if at not in result)
 
 
-def _most_shared(items: Sequence[Item], groups: Sequence[tuple[int, int]], left: int) -> int | None:
-    scores: dict[int, float] = {}
-    for mask, count in groups:
-        shared = bits(mask & left)
-        weight = count * sum(items[at].tokens for at in shared) ** 2
-        for at in shared:
-            scores[at] = scores.get(at, 0) + weight
-    if not scores:
-        return None
-    return max(scores, key=lambda at: (scores[at] * items[at].tokens, -at))
+def _votes(
+    items: Sequence[Item], known: Knowledge
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return who votes: past requests, and groups of blocks that are worded alike."""
+    held = known.statistics.shared([item.key for item in items])
+    weights = np.ones(held.shape[1])
+    if known.wording is None:
+        return held, weights
+    alike = known.wording.similarities([(item.key, item.text) for item in items])
+    groups, strength = _groups(alike)
+    return np.hstack([held, groups]), np.concatenate([weights, _WORDING * strength])
 
 
-def bits(mask: int) -> list[int]:
-    """Return the positions of the set bits, lowest first."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
+def _groups(alike: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each block with its 1, 2, ... nearest ones, as far as half of the request."""
+    count = len(alike)
+    np.fill_diagonal(alike, np.inf)
+    nearest = np.argsort(-alike, axis=1, kind="stable")[:, : max(2, count // 2)]
+    columns = nearest.shape[1] - 1
+    groups = np.zeros((count, count, columns))
+    of = np.arange(count)
+    groups[nearest[:, 0], of, :] = 1.0
+    for size in range(columns):
+        groups[nearest[:, size + 1], of, size:] = 1.0
+    strength = np.take_along_axis(alike, nearest[:, 1:], axis=1)
+    return groups.reshape(count, count * columns), strength.reshape(count * columns)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..types import Fingerprint
 
@@ -11,57 +13,57 @@ from ..types import Fingerprint
 class CoRetrieval:
     """The last requests of a trust group, as sets of blocks.
 
+    One row of bits for each block, one column for each remembered request; the oldest request's
+    column is used again for the newest. The last 1,000 requests tell within .002 of the hit rate
+    what all of them would.
+
     Args:
         max_requests: How many requests are remembered.
-        max_per_block: How many of them are looked at for one block. 64 instead of 256 costs
-            .001 of the hit rate; beyond 256 nothing is gained.
     """
 
-    def __init__(self, *, max_requests: int = 2000, max_per_block: int = 256) -> None:
-        self._max_requests = max_requests
-        self._max_per_block = max_per_block
-        self._requests: deque[tuple[int, tuple[Fingerprint, ...]]] = deque()
-        self._by_block: dict[Fingerprint, deque[int]] = {}
+    def __init__(self, *, max_requests: int = 1000) -> None:
+        self._columns: list[tuple[Fingerprint, ...]] = [()] * max(8, max_requests)
+        self._rows: dict[Fingerprint, bytearray] = {}
         self._next = 0
+        self._row_bytes = (len(self._columns) + 7) // 8
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return sum(1 for column in self._columns if column)
 
     def add(self, blocks: Iterable[Fingerprint]) -> None:
         """Note the blocks of one request."""
-        number, kept = self._next, tuple(dict.fromkeys(blocks))
+        at = self._next % len(self._columns)
         self._next += 1
-        self._requests.append((number, kept))
-        for block in kept:
-            numbers = self._by_block.get(block)
-            if numbers is None:
-                numbers = self._by_block[block] = deque(maxlen=self._max_per_block)
-            numbers.append(number)
-        if len(self._requests) > self._max_requests:
-            self._drop_oldest()
+        self._clear(at)
+        self._columns[at] = tuple(dict.fromkeys(blocks))
+        for block in self._columns[at]:
+            row = self._rows.get(block)
+            if row is None:
+                row = self._rows[block] = bytearray(self._row_bytes)
+            row[at >> 3] |= 1 << (at & 7)
 
     def forget(self, blocks: Iterable[Fingerprint]) -> None:
         """Forget blocks that will not be sent again."""
         for block in blocks:
-            self._by_block.pop(block, None)
+            self._rows.pop(block, None)
 
-    def masks(self, blocks: Sequence[Fingerprint]) -> dict[int, int]:
-        """Return what past requests shared with `blocks`: bit mask -> number of requests."""
-        seen: dict[int, int] = {}
-        for at, block in enumerate(blocks):
-            bit = 1 << at
-            for number in self._by_block.get(block, ()):
-                seen[number] = seen.get(number, 0) | bit
-        counts: dict[int, int] = {}
-        for mask in seen.values():
-            counts[mask] = counts.get(mask, 0) + 1
-        return counts
+    def shared(self, blocks: Sequence[Fingerprint]) -> NDArray[np.float64]:
+        """Return which of `blocks` each past request held: one row a block, 0 or 1.
 
-    def _drop_oldest(self) -> None:
-        number, blocks = self._requests.popleft()
-        for block in blocks:
-            numbers = self._by_block.get(block)
-            if numbers and numbers[0] == number:
-                numbers.popleft()
-                if not numbers:
-                    del self._by_block[block]
+        Requests that held none of them are left out.
+        """
+        none = bytes(self._row_bytes)
+        packed = b"".join(self._rows.get(block, none) for block in blocks)
+        rows = np.frombuffer(packed, dtype=np.uint8).reshape(len(blocks), self._row_bytes)
+        columns = np.unpackbits(rows, axis=1, bitorder="little")
+        return columns[:, columns.any(axis=0)].astype(np.float64)
+
+    def _clear(self, at: int) -> None:
+        keep = ~(1 << (at & 7)) & 0xFF
+        for block in self._columns[at]:
+            row = self._rows.get(block)
+            if row is None:
+                continue
+            row[at >> 3] &= keep
+            if not any(row):
+                del self._rows[block]

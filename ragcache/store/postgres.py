@@ -222,7 +222,12 @@ class PostgresStore:
         async with self._reading(scope.tenant) as connection:
             cursor = await connection.execute(_LOOKUP["snapshot"], values, prepare=True)
             ((epoch, numbers),) = await cursor.fetchall()
-        return Snapshot(epoch=epoch, changes=tuple((name, numbers.get(name, 0)) for name in names))
+            if epoch is None:
+                # A purge of the tenant must find a row to move on, or it would miss this answer.
+                await connection.execute(_STORING["ensure_namespace"], values)
+        return Snapshot(
+            epoch=epoch or 0, changes=tuple((name, numbers.get(name, 0)) for name in names)
+        )
 
     def _reading(self, tenant: TenantId, **options: Any) -> Transaction:
         return transaction(self._pool, tenant, timeout_s=self._lookup_timeout_s, **options)

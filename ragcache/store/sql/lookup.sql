@@ -64,8 +64,9 @@ SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.rea
               AND l.number <> coalesce(d.number, 0))
 
 -- name: snapshot
--- The epoch and the change numbers that an answer begun now depends on.
-SELECT coalesce((SELECT n.epoch FROM ragcache.namespace n
-                  WHERE n.tenant = %(tenant)s AND n.namespace = %(namespace)s), 0),
+-- The epoch and the change numbers that an answer begun now depends on. No epoch where the
+-- namespace has no row yet.
+SELECT (SELECT n.epoch FROM ragcache.namespace n
+         WHERE n.tenant = %(tenant)s AND n.namespace = %(namespace)s),
        coalesce((SELECT json_object_agg(d.name, d.number) FROM ragcache.document d
                   WHERE d.tenant = %(tenant)s AND d.name = ANY(%(names)s::text[])), '{}'::json)

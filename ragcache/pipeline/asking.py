@@ -11,7 +11,6 @@ from ..admission import AdmissionPolicy
 from ..keys import Identity, keys_of, scope_of
 from ..layout import LayoutPolicy
 from ..lookup import LookupPolicy, Reading
-from ..protocols import Target
 from ..types import Admit, Completion, Embedding, Keys, Layout, Reject, Request, Reuse, Scope
 
 
@@ -46,11 +45,19 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who is asked, as far as keys and events must know."""
+
+    name: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """A request with all that is derived from it once."""
 
     request: Request
-    target: Target
+    asked: Asked
     scope: Scope
     keys: Keys
     request_id: str
@@ -64,17 +71,17 @@ class Asking:
         return ("tenant", self.scope.tenant)
 
 
-def ask(request: Request, target: Target) -> Asking:
+def ask(request: Request, asked: Asked) -> Asking:
     """Derive scope and keys.
 
     Raises:
         MissingTenantError: The request names no tenant.
         RequestError: A field holds a value that has no canonical form.
     """
-    scope = scope_of(request, Identity(target=target.name, model=request.model or target.model))
+    scope = scope_of(request, Identity(target=asked.name, model=asked.model))
     return Asking(
         request=request,
-        target=target,
+        asked=asked,
         scope=scope,
         keys=keys_of(request, scope),
         request_id=str(request.metadata.get("request_id") or uuid.uuid4().hex),

@@ -45,7 +45,7 @@ class Calling:
         self._count = count
 
     async def lead(
-        self, asking: Asking, understanding: Understanding, *, streaming: bool
+        self, asking: Asking, target: Target, understanding: Understanding, *, streaming: bool
     ) -> AsyncGenerator[Chunk | Outcome, None]:
         """Yield the target's chunks, then the outcome. Errors of the target pass unchanged."""
         snapshot = await self._storing.snapshot(asking)
@@ -53,7 +53,7 @@ class Calling:
         called = _Called(began_s=time.perf_counter())
         async with self._warming.ahead(asking, layout) as warm:
             try:
-                async for chunk in _pieces(asking.target, self._call(asking, layout), streaming):
+                async for chunk in _pieces(target, self._call(asking, layout), streaming):
                     warm.set()
                     called.take(chunk)
                     if chunk.text or chunk.raw is not None:
@@ -95,7 +95,7 @@ class Calling:
     def _call(self, asking: Asking, layout: Layout) -> Call:
         salt = cache_salt(self._salt_secret, *asking.trust_group) if self._salt_secret else None
         return Call(
-            model=asking.request.model or asking.target.model,
+            model=asking.asked.model,
             messages=layout.messages,
             tools=layout.tools,
             params={k: v for k, v in asking.request.params.items() if k != "cache_salt"},
@@ -108,8 +108,8 @@ class Calling:
             Called,
             asking,
             called.began_s,
-            model=asking.request.model or asking.target.model,
-            target=asking.target.name,
+            model=asking.asked.model,
+            target=asking.asked.name,
             usage=called.completion.usage,
             reuse=reuse,
             ttft_s=called.ttft_s,

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from .. import answers
 from ..admission import KeyRing
@@ -25,9 +25,11 @@ from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
 from ..protocols import Embedder, Store, Target
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
-from .asking import Asking, Outcome, Policies, Understanding, ask, utc_now
+from .answering import Answers
+from .asking import Asked, Asking, Outcome, Policies, Understanding, ask, utc_now
 from .calling import Calling
 from .finding import Finding
+from .invalidation import Documents, Epoch
 from .parts import Parts
 from .storing import Storing
 from .turns import Turns
@@ -69,7 +71,10 @@ class Pipeline:
             store=store, embedder=embedder, budgets=policies.budgets, hooks=self.hooks
         )
         self._finding = Finding(self._parts, policy=policies.lookup, keyring=keyring, clock=clock)
-        storing = Storing(self._parts, policy=policies.admission, keyring=keyring, clock=clock)
+        self._policies = policies
+        self._storing = storing = Storing(
+            self._parts, policy=policies.admission, keyring=keyring, clock=clock
+        )
         self._calling = Calling(
             self._parts,
             storing,
@@ -91,6 +96,36 @@ class Pipeline:
     def forest(self) -> PrefixForest:
         """The prefix trees, one for each trust group."""
         return self._calling.forest
+
+    @property
+    def documents(self) -> Documents:
+        """Where changed and removed documents are announced."""
+        return Documents(self._parts, self.forest)
+
+    @property
+    def epoch(self) -> Epoch:
+        """Where whole namespaces are killed."""
+        return Epoch(self._parts)
+
+    def answers(
+        self, *, tenant: str, model: str = "", prompt_version: str = "", **fields: Any
+    ) -> Answers:
+        """Return the face for those who call the model themselves.
+
+        Args:
+            tenant: Whose answers.
+            model: The model that writes them; another one is another partition.
+            prompt_version: The version of the prompt around the question; likewise.
+            fields: Further fields of `Request` that hold for all questions.
+        """
+        base = Request(tenant=tenant, question="", model=model, version=prompt_version, **fields)
+        return Answers(
+            self._finding,
+            self._storing,
+            base=base,
+            layout=self._policies.layout,
+            clock=self._clock,
+        )
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -151,23 +186,24 @@ class Pipeline:
     async def _run(
         self, request: Request, target: Target | None, *, streaming: bool
     ) -> AsyncGenerator[Chunk, None]:
-        asking = self._asking(request, target)
+        target = self._target(target)
+        asking = ask(request, Asked(name=target.name, model=request.model or target.model))
         understanding = Understanding()
         found = await self._finding.find(asking, understanding)
         if isinstance(found, Hit):
             for chunk in _replayed(self._served(asking, found)):
                 yield chunk
             return
-        forward = self._forward(asking, found, understanding, streaming=streaming)
+        forward = self._forward(asking, target, found, understanding, streaming=streaming)
         async with contextlib.aclosing(forward) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    def _asking(self, request: Request, target: Target | None) -> Asking:
-        target = target or self.target
+    def _target(self, given: Target | None) -> Target:
+        target = given or self.target
         if target is None:
             raise ConfigError("no target: set api.base_url and model.name, or pass target=")
-        return ask(request, target)
+        return target
 
     def _served(self, asking: Asking, hit: Hit, *, collapsed: bool = False) -> Answer:
         now = self._clock()
@@ -184,12 +220,22 @@ class Pipeline:
         return answer
 
     async def _forward(
-        self, asking: Asking, miss: Miss, understanding: Understanding, *, streaming: bool
+        self,
+        asking: Asking,
+        target: Target,
+        miss: Miss,
+        understanding: Understanding,
+        *,
+        streaming: bool,
     ) -> AsyncGenerator[Chunk, None]:
         """Join the call that runs for this request already, or lead one."""
         items, joined = self._flight.join(
             _flight_key(asking),
-            lambda: self._lead(asking, miss, understanding, streaming=streaming),
+            lambda: self._lead(
+                asking,
+                self._calling.lead(asking, target, understanding, streaming=streaming),
+                waits=miss.fwd in ("miss", "stale"),
+            ),
         )
         async with contextlib.aclosing(items) as following:
             async for item in following:
@@ -204,19 +250,17 @@ class Pipeline:
                         yield Chunk(completion=answer.completion, answer=answer)
 
     async def _lead(
-        self, asking: Asking, miss: Miss, understanding: Understanding, *, streaming: bool
+        self, asking: Asking, calling: AsyncGenerator[Chunk | Outcome, None], *, waits: bool
     ) -> AsyncGenerator[Chunk | Outcome | Hit, None]:
         """Call the target, unless another process is just doing so."""
-        if miss.fwd in ("bypass", "request"):
-            calling = self._calling.lead(asking, understanding, streaming=streaming)
+        async with contextlib.aclosing(calling), contextlib.AsyncExitStack() as stack:
+            if waits:
+                turn = self._turns.taken(asking, lambda: self._finding.again(asking))
+                hit = await stack.enter_async_context(turn)
+                if hit is not None:
+                    yield hit
+                    return
             async for item in calling:
-                yield item
-            return
-        async with self._turns.taken(asking, lambda: self._finding.again(asking)) as hit:
-            if hit is not None:
-                yield hit
-                return
-            async for item in self._calling.lead(asking, understanding, streaming=streaming):
                 yield item
 
     def _answered(self, asking: Asking, miss: Miss, outcome: Outcome, *, collapsed: bool) -> Answer:

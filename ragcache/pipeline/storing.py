@@ -106,7 +106,7 @@ class Storing:
             expire_at=now + timedelta(seconds=verdict.ttl_s),
             state=verdict.state,
             version=asking.request.version,
-            model=completion.model or asking.target.model,
+            model=completion.model or asking.asked.model,
         )
 
     async def _put(

@@ -42,11 +42,10 @@ class Turns:
         until = time.monotonic() + self._wait_s
         while True:
             async with store.alone(asking.scope, asking.keys.exact) as leading:
-                if leading or time.monotonic() > until:
-                    yield None
+                # Looked at inside the turn: its last holder may just have stored the answer.
+                found = await look()
+                hit = found if isinstance(found, Hit) else None
+                if hit or leading or time.monotonic() > until:
+                    yield hit
                     return
-            found = await look()
-            if isinstance(found, Hit):
-                yield found
-                return
             await asyncio.sleep(self._poll_s)

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..types import Formatted, Message
+
 #: How many documents at either end may turn out not to belong to the run of blocks.
 _MAX_TRIMMED = 2
 
@@ -52,6 +54,73 @@ class _Span:
     start: int
     end: int
     document: Seen
+
+
+def locate(
+    messages: Sequence[Message], documents: Sequence[Seen]
+) -> tuple[Formatted, tuple[Seen, ...]]:
+    """Return the prompt with its blocks located, and the documents that stand in it: those of
+    the blocks first, then those that cannot be moved.
+    """
+    read = tuple(messages)
+    where = _fullest(read, documents)
+    if where is None:
+        return Formatted(messages=read), _standing(read, documents)
+    index, part, text = where
+    found = cut(text, documents)
+    if not isinstance(found, Cut):
+        return Formatted(messages=read, unchanged_because=found), _standing(read, documents)
+    formatted = Formatted(
+        messages=read,
+        index=index,
+        part=part,
+        head=found.head,
+        separator=found.separator,
+        blocks=found.blocks,
+        tail=found.tail,
+    )
+    placed = {id(seen) for seen in found.documents}
+    others = [seen for seen in documents if id(seen) not in placed]
+    return formatted, (*found.documents, *_standing(read, others))
+
+
+def _standing(messages: Sequence[Message], documents: Sequence[Seen]) -> tuple[Seen, ...]:
+    """Return the documents whose text is anywhere in the prompt: the answer may rest on them."""
+    texts = [text for message in messages for _, text in texts_of(message)]
+    return tuple(
+        seen
+        for seen in documents
+        if (literal := seen.text.strip()) and any(literal in text for text in texts)
+    )
+
+
+def _fullest(
+    messages: Sequence[Message], documents: Sequence[Seen]
+) -> tuple[int, int | None, str] | None:
+    """Return message, content part and text that hold the most documents, the latest of equals.
+
+    Turns before the last answer of the model are not ours to change: they were sent already.
+    """
+    answered = max((at for at, m in enumerate(messages) if m.role == "assistant"), default=-1)
+    best, most = None, 0
+    for at, message in enumerate(messages):
+        if at < answered and message.role not in ("system", "developer"):
+            continue
+        for part, text in texts_of(message):
+            count = sum(d.text.strip() in text for d in documents if d.text.strip())
+            if count and count >= most:
+                best, most = (at, part, text), count
+    return best
+
+
+def texts_of(message: Message) -> Iterator[tuple[int | None, str]]:
+    """Yield the texts of a message, each with its content part, None for plain text."""
+    if isinstance(message.content, str):
+        yield None, message.content
+        return
+    for at, part in enumerate(message.content):
+        if part.get("type") == "text":
+            yield at, str(part.get("text", ""))
 
 
 def cut(text: str, documents: Sequence[Seen]) -> Cut | str:

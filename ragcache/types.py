@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NewType, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NewType, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the nouns are light: they load no numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 TenantId = NewType("TenantId", str)
 PrincipalId = NewType("PrincipalId", str)
@@ -19,7 +20,7 @@ Fingerprint = NewType("Fingerprint", str)
 Label = NewType("Label", str)
 
 #: One sentence vector, float32, unit length.
-Vector: TypeAlias = NDArray[np.float32]
+Vector: TypeAlias = "NDArray[np.float32]"
 JsonObject: TypeAlias = Mapping[str, Any]
 
 Sharing = Literal["private", "tenant", "public"]

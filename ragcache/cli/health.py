@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -38,6 +37,8 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor(dsn: OpsDsn = None, config: Config = None, as_json: AsJson = False) -> None:
     """Check everything that serving needs; exit with 3 where something is wrong."""
+    import asyncio
+
     from ..store import reports
 
     with database(config, dsn) as place:

@@ -21,9 +21,10 @@ from ragcache.portal import Portal
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns
 
+from .doubles.brain import Brain
 from .doubles.clock import Clock
 from .doubles.embedder import TableEmbedder
-from .doubles.upstream import Upstream
+from .doubles.upstream import Upstream, serving
 from .fixtures_pipeline import KEYRING, PATIENT
 
 PROMPT = ChatPromptTemplate.from_messages(
@@ -64,13 +65,17 @@ def rag_chain(llm: Runnable[Any, Any], retriever: BaseRetriever) -> Runnable[str
     return {"context": retriever | join, "question": RunnablePassthrough()} | PROMPT | llm
 
 
+def _chat_openai(fields: dict[str, Any]) -> ChatOpenAI:
+    given = {"model": "fake", "api_key": "unused", "max_retries": 0, "stream_usage": True}
+    return ChatOpenAI(**(given | fields))
+
+
 @pytest.fixture
 def chat(upstream: Upstream) -> Callable[..., ChatOpenAI]:
     """Make a ChatOpenAI against the fake provider."""
 
     def made(**fields: Any) -> ChatOpenAI:
-        given = {"model": "fake", "api_key": "unused", "max_retries": 0, "stream_usage": True}
-        return ChatOpenAI(base_url=upstream.base_url, **(given | fields))
+        return _chat_openai({"base_url": upstream.base_url} | fields)
 
     return made
 
@@ -114,3 +119,20 @@ def portal_of(
 def portal(portal_of: Callable[..., Portal]) -> Portal:
     """A cache with a loop of its own."""
     return portal_of()
+
+
+@pytest.fixture
+def brain() -> Iterator[Brain]:
+    """A provider that calls tools and fills schemas."""
+    with serving(Brain()) as running:
+        yield running  # type: ignore[misc]  # `serving` gives back what it was given
+
+
+@pytest.fixture
+def thinking(brain: Brain) -> Callable[..., ChatOpenAI]:
+    """Make a ChatOpenAI against the thinking provider."""
+
+    def made(**fields: Any) -> ChatOpenAI:
+        return _chat_openai({"base_url": brain.base_url} | fields)
+
+    return made

@@ -10,16 +10,17 @@ from typing import Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolMessage
+from pydantic import BaseModel
 
+from ragcache.binding import Identity, Options, controls
 from ragcache.keys import canonical_json
+from ragcache.layout.located import Cut, Seen, cut
+from ragcache.plain import plain
 from ragcache.retrieved import told
 from ragcache.types import Document, Formatted, Message, Request
 
-from .identity import Identity, resolve
-from .located import Cut, Seen, cut
+from .identity import resolve
 from .messages import last_human, message_of, turns
-from .options import Options, controls
-from .plain import plain
 from .run_tree import RUNS, ModelRun, Retrieval, loose_retrievals
 
 #: Settings of a model object that shape no answer, and its live parts.
@@ -36,11 +37,14 @@ _SOURCES = ("source", "url", "file_path", "path", "file_name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request of the cache, and whether the tenant is known."""
+    """A request of the cache, and what else its answer needs."""
 
     request: Request
     formatted: Formatted
+    #: Nobody said whose request it is.
     is_anonymous: bool = False
+    #: The class that structured output is read as.
+    schema: type[BaseModel] | None = None
 
 
 def ask(
@@ -77,8 +81,12 @@ def ask(
     )
     fields = dict(options.request) | controls(metadata.get("ragcache"), kwargs.get("ragcache"))
     fields |= _off(who, params)
+    form = kwargs.get("response_format")
     return Asked(
-        request=request.replace(**fields), formatted=formatted, is_anonymous=who.tenant is None
+        request=request.replace(**fields),
+        formatted=formatted,
+        is_anonymous=who.tenant is None,
+        schema=form if isinstance(form, type) and issubclass(form, BaseModel) else None,
     )
 
 
@@ -161,16 +169,17 @@ _NONE: frozenset[str] = frozenset()
 def locate(
     messages: Sequence[BaseMessage], documents: Sequence[Seen]
 ) -> tuple[Formatted, tuple[Seen, ...]]:
-    """Return the prompt with its blocks located, and the document of each block."""
+    """Return the prompt with its blocks located, and the documents that stand in it: those of
+    the blocks first, then those that cannot be moved.
+    """
     read = tuple(message_of(m) for m in messages)
     where = _fullest(read, documents)
     if where is None:
-        reason = "no document of this run stands in the prompt" if documents else ""
-        return Formatted(messages=read, unchanged_because=reason), ()
+        return Formatted(messages=read), _standing(read, documents)
     index, part, text = where
     found = cut(text, documents)
     if not isinstance(found, Cut):
-        return Formatted(messages=read, unchanged_because=found), ()
+        return Formatted(messages=read, unchanged_because=found), _standing(read, documents)
     formatted = Formatted(
         messages=read,
         index=index,
@@ -180,7 +189,19 @@ def locate(
         blocks=found.blocks,
         tail=found.tail,
     )
-    return formatted, found.documents
+    placed = {id(seen) for seen in found.documents}
+    others = [seen for seen in documents if id(seen) not in placed]
+    return formatted, (*found.documents, *_standing(read, others))
+
+
+def _standing(messages: Sequence[Message], documents: Sequence[Seen]) -> tuple[Seen, ...]:
+    """Return the documents whose text is anywhere in the prompt: the answer may rest on them."""
+    texts = [text for message in messages for _, text in _texts(message)]
+    return tuple(
+        seen
+        for seen in documents
+        if (literal := seen.text.strip()) and any(literal in text for text in texts)
+    )
 
 
 def _fullest(
@@ -239,7 +260,7 @@ def params_of(
 ) -> dict[str, Any]:
     """Return all settings that shape an answer, as plain data and without secrets."""
     given = {k: v for k, v in kwargs.items() if k not in _CALL_ONLY}
-    known = model._get_invocation_params(stop=list(stop) if stop else None, **given)  # noqa: SLF001 -- the settings as LangChain traces them
+    known = model._get_invocation_params(stop=list(stop) if stop else None, **given)
     params = {k: plain(v) for k, v in {**known, **given}.items() if not _NOT_SHAPING.search(k)}
     if isinstance(params.get("tools"), list):
         params["tools"] = sorted(params["tools"], key=_order)

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LangSmithParams, LanguageModelInput
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from ragcache.pipeline import Pipeline
-from ragcache.portal import Bridge
-from ragcache.types import Answer, Chunk
+from ragcache.binding import Identity, Options
+from ragcache.portal import AnyCache
 
-from .asking import Asked, ask
-from .doors import AnyCache, Doors
-from .identity import Identity, with_identity
-from .inner import InnerTarget, Invocation, ThreadedInnerTarget
-from .options import Options
-from .providers import base_url_of, extra_fields, model_name_of, provider_of
-from .replay import Replay
-from .replies import result_of
-from .run_tree import ModelRun, install, take_model_run
-
-_log = logging.getLogger("ragcache")
+from .cached import Binding, CachedDoors
+from .inner import Inner
+from .providers import model_name_of
 
 
-class RagCacheChatModel(BaseChatModel):
+class RagCacheChatModel(CachedDoors, BaseChatModel):
     """Any chat model, with ragcache in front.
 
     Everything else is the inner model's: tools, structured output, usage, metadata, profile.
@@ -48,6 +36,7 @@ class RagCacheChatModel(BaseChatModel):
             metadata or configurable (`tenant_id`); where there is none the answer cache is off.
         principal: Who asks inside the tenant.
         provider: Which provider's cache fields may be sent: "openai", "vllm", "anthropic".
+        marker_ttl_s: Lifetime of the cache markers set for a provider that needs them.
         request: Further fields of every request: sharing, access, namespace, version, ttl_s, ...
 
     Raises:
@@ -59,9 +48,7 @@ class RagCacheChatModel(BaseChatModel):
 
     inner: BaseChatModel = Field(description="The model that answers a miss.")
 
-    _options: Options = PrivateAttr()
-    _doors: Doors = PrivateAttr()
-    _warned: set[str] = PrivateAttr(default_factory=set)
+    _bound: Binding = PrivateAttr()
 
     def __init__(
         self,
@@ -71,30 +58,37 @@ class RagCacheChatModel(BaseChatModel):
         tenant: str | None = None,
         principal: str | None = None,
         provider: str | None = None,
+        marker_ttl_s: int | None = None,
         **request: Any,
     ) -> None:
-        options = Options(
-            identity=Identity(tenant=tenant, principal=principal),
-            provider=provider,
-            request=request,
-        )
-        doors = Doors(cache)
-        super().__init__(inner=inner, **_inherited(inner))  # type: ignore[call-arg]  # pydantic's own signature
-        self._options = options
-        self._doors = doors
-        install()
+        identity = Identity(tenant=tenant, principal=principal)
+        options = Options(identity=identity, provider=provider, request=request)
+        binding = Binding(cache, options, marker_ttl_s=marker_ttl_s)
+        super().__init__(**{"inner": inner, **_inherited(inner)})
+        self._bound = binding
+
+    @classmethod
+    def bound(cls, model: BaseChatModel, binding: Binding) -> RagCacheChatModel:
+        """Return a cache that is bound already in front of a model."""
+        made = cls.model_construct(inner=model, **_inherited(model))
+        made._bound = binding
+        return made
 
     def around(self, model: BaseChatModel) -> RagCacheChatModel:
         """Return the same cache in front of another model."""
-        copy = self.model_copy(update={"inner": model, **_inherited(model)})
-        copy._warned = self._warned  # noqa: SLF001 -- of the same class: one warning for both
-        return copy
+        return self.bound(model, self._bound)
 
-    # --- what LangChain asks a model for --------------------------------------------------------
+    def _inner(self) -> Inner:
+        return Inner.of(self.inner, rate_limiter=self.inner.rate_limiter)
+
+    def _binding(self) -> Binding:
+        return self._bound
+
+    # --- what LangChain asks a model for -------------------------------------------------------
 
     @property
     def _llm_type(self) -> str:
-        return self.inner._llm_type  # noqa: SLF001 -- middleware compares it by name
+        return self.inner._llm_type
 
     @property
     def model_name(self) -> str:
@@ -103,22 +97,22 @@ class RagCacheChatModel(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return dict(self.inner._identifying_params)  # noqa: SLF001 -- stands in for the inner model
+        return dict(self.inner._identifying_params)
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return self.inner._get_ls_params(stop=stop, **kwargs)  # noqa: SLF001 -- as above
+        return self.inner._get_ls_params(stop=stop, **kwargs)
 
     def _get_invocation_params(
         self, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        return self.inner._get_invocation_params(stop=stop, **kwargs)  # noqa: SLF001 -- as above
+        return self.inner._get_invocation_params(stop=stop, **kwargs)
 
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None], /) -> dict[str, Any]:
-        return self.inner._combine_llm_outputs(llm_outputs)  # noqa: SLF001 -- as above
+        return self.inner._combine_llm_outputs(llm_outputs)
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         """Keep LangChain's own cache from mixing answers of the wrapped and the bare model."""
-        return "ragcache/" + self.inner._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 -- as above
+        return "ragcache/" + self.inner._get_llm_string(stop=stop, **kwargs)
 
     def _should_stream(
         self,
@@ -128,8 +122,13 @@ class RagCacheChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> bool:
         """Stream where the inner model would: having `_stream` here says nothing about it."""
-        return self.inner._should_stream(  # noqa: SLF001 -- as above
-            async_api=async_api, run_manager=run_manager, **kwargs
+        return self.inner._should_stream(async_api=async_api, run_manager=run_manager, **kwargs)
+
+    def _should_use_protocol_streaming(self, **kwargs: Any) -> bool:
+        """Stream events where the inner model would, and can be asked for pieces."""
+        return self.inner._should_use_protocol_streaming(**kwargs) and (
+            type(self.inner)._stream is not BaseChatModel._stream
+            or type(self.inner)._astream is not BaseChatModel._astream
         )
 
     def get_num_tokens(self, text: str) -> int:
@@ -141,10 +140,10 @@ class RagCacheChatModel(BaseChatModel):
         return self.inner.get_token_ids(text)
 
     def get_num_tokens_from_messages(
-        self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
+        self, messages: list[BaseMessage], tools: Sequence[Any] | None = None, **kwargs: Any
     ) -> int:
         """Return what the inner model counts."""
-        return self.inner.get_num_tokens_from_messages(messages, tools)
+        return self.inner.get_num_tokens_from_messages(messages, tools, **kwargs)
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -176,174 +175,6 @@ class RagCacheChatModel(BaseChatModel):
 
         return replace_models(runnable, self.around)[0]
 
-    # --- the four doors -------------------------------------------------------------------------
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        asked, invocation = self._ask(messages, stop, run_manager, kwargs)
-        way = self._doors.from_thread()
-        if way is None:
-            self._warn_about_loop()
-            return self.inner._generate(messages, **invocation.arguments("_generate"))  # noqa: SLF001 -- the door that runs no callbacks twice
-        request = asked.request.replace(no_collapse=self._doors.blocks_a_loop())
-        target = self._target(asked, invocation, ThreadedInnerTarget)
-        return result_of(way.answer(request, target=target))
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        asked, invocation = self._ask(messages, stop, run_manager, kwargs)
-        way = self._doors.from_loop()
-        if way is None:
-            self._warn_about_loop()
-            return await self.inner._agenerate(messages, **invocation.arguments("_agenerate"))  # noqa: SLF001 -- as above
-        target = self._target(asked, invocation, InnerTarget)
-        return result_of(await answered(way, asked, target))
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        asked, invocation = self._ask(messages, stop, run_manager, kwargs)
-        way = self._doors.from_thread()
-        if way is None:
-            self._warn_about_loop()
-            yield from self.inner._stream(messages, **invocation.arguments("_stream"))  # noqa: SLF001 -- as above
-            return
-        request = asked.request.replace(no_collapse=self._doors.blocks_a_loop())
-        target = self._target(asked, invocation, ThreadedInnerTarget)
-        replay = Replay()
-        with contextlib.closing(way.stream(request, target=target)) as chunks:
-            for chunk in chunks:
-                yield from replay.take(chunk)
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        asked, invocation = self._ask(messages, stop, run_manager, kwargs)
-        way = self._doors.from_loop()
-        if way is None:
-            self._warn_about_loop()
-            async for piece in self.inner._astream(messages, **invocation.arguments("_astream")):  # noqa: SLF001 -- as above
-                yield piece
-            return
-        target = self._target(asked, invocation, InnerTarget)
-        replay = Replay()
-        async with contextlib.aclosing(streamed(way, asked, target)) as chunks:
-            async for chunk in chunks:
-                for piece in replay.take(chunk):
-                    yield piece
-
-    # --- one call -------------------------------------------------------------------------------
-
-    def _ask(
-        self,
-        messages: Sequence[BaseMessage],
-        stop: list[str] | None,
-        run_manager: Any,
-        kwargs: dict[str, Any],
-    ) -> tuple[Asked, Invocation]:
-        asked = ask(
-            self.inner,
-            messages,
-            options=self._options,
-            run=_run_of(run_manager),
-            stop=stop,
-            kwargs=kwargs,
-        )
-        if asked.is_anonymous:
-            self._warn(
-                "tenant",
-                "no tenant is known for this call, so the answer cache is off: pass tenant= to "
-                "wrap(), or 'tenant_id' in the config's metadata or configurable",
-            )
-        invocation = Invocation(
-            model=self.inner,
-            messages=messages,
-            stop=stop,
-            run_manager=run_manager,
-            kwargs={k: v for k, v in kwargs.items() if k != "ragcache"},
-        )
-        return asked, invocation
-
-    def _target(self, asked: Asked, invocation: Invocation, kind: type[InnerTarget]) -> InnerTarget:
-        provider = self._options.provider
-        return kind(
-            invocation,
-            asked.formatted,
-            provider=provider or provider_of(self.inner),
-            name=f"{type(self.inner).__module__}.{type(self.inner).__qualname__}"
-            f"@{base_url_of(self.inner)}",
-            model_name=str(invocation.kwargs.get("model") or model_name_of(self.inner)),
-            extra=extra_fields(self.inner, provider),
-        )
-
-    def _warn_about_loop(self) -> None:
-        self._warn(
-            "loop",
-            "a call was not cached: it blocks the event loop that the cache lives on (or that loop "
-            "has ended). Use the async methods, or ragcache.connect(settings)",
-        )
-
-    def _warn(self, kind: str, message: str) -> None:
-        if kind not in self._warned:
-            self._warned.add(kind)
-            _log.warning(message)
-
-    # --- identity -------------------------------------------------------------------------------
-
-    def invoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002 -- LangChain's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
-        """Answer."""
-        return super().invoke(input, with_identity(config), **kwargs)
-
-    async def ainvoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002 -- LangChain's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
-        """Answer."""
-        return await super().ainvoke(input, with_identity(config), **kwargs)
-
-    def stream(
-        self,
-        input: LanguageModelInput,  # noqa: A002 -- LangChain's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[AIMessageChunk]:
-        """Answer in pieces."""
-        return super().stream(input, with_identity(config), **kwargs)
-
-    def astream(
-        self,
-        input: LanguageModelInput,  # noqa: A002 -- LangChain's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[AIMessageChunk]:
-        """Answer in pieces."""
-        return super().astream(input, with_identity(config), **kwargs)
-
 
 def _inherited(inner: BaseChatModel) -> dict[str, Any]:
     """Return the settings that LangChain reads from the outer model."""
@@ -358,32 +189,3 @@ def _inherited(inner: BaseChatModel) -> dict[str, Any]:
         "name": inner.name,
         "profile": inner.profile,
     }
-
-
-def _run_of(run_manager: Any) -> ModelRun | None:
-    """Return the run of a call: of its run manager, else as announced just before."""
-    announced = take_model_run()
-    if run_manager is None:
-        return announced
-    return ModelRun(
-        run_id=run_manager.run_id,
-        parent_run_id=run_manager.parent_run_id,
-        metadata=dict(run_manager.metadata or {}),
-        tags=tuple(run_manager.tags or ()),
-    )
-
-
-async def answered(way: Pipeline | Bridge, asked: Asked, target: InnerTarget) -> Answer:
-    """Ask the cache from the running loop."""
-    if isinstance(way, Bridge):
-        return await way.aanswer(asked.request, target=target)
-    return await way.answer(asked.request, target=target)
-
-
-def streamed(
-    way: Pipeline | Bridge, asked: Asked, target: InnerTarget
-) -> AsyncGenerator[Chunk, None]:
-    """Ask the cache for pieces from the running loop."""
-    if isinstance(way, Bridge):
-        return way.astream(asked.request, target=target)
-    return way.stream(asked.request, target=target)

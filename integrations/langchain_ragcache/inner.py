@@ -10,20 +10,19 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage, message_chunk_to_message
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.rate_limiters import BaseRateLimiter
 
-from ragcache.types import Call, Chunk, Completion, Formatted
+from ragcache.types import Call, Chunk, Completion
 
-from .messages import with_text
 from .replies import completion_of
 
 T = TypeVar("T")
@@ -32,97 +31,119 @@ _END = object()
 
 #: Synchronous models block a thread each; idle ones are kept. A model call waits on the network,
 #: so their number bounds concurrency, not work.
-_THREADS = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="ragcache-model")
+THREADS = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="ragcache-model")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """The four inner methods of a chat model, which run no callbacks, and its settings.
+
+    Args:
+        model: Whose settings and name count.
+        generate: And its siblings: the model's own `_generate`, `_agenerate`, `_stream`,
+            `_astream`.
+        rate_limiter: Acquired before each real call; None where LangChain does that itself.
+    """
+
+    model: BaseChatModel
+    generate: Callable[..., ChatResult]
+    agenerate: Callable[..., Any]
+    stream: Callable[..., Iterator[ChatGenerationChunk]]
+    astream: Callable[..., AsyncIterator[ChatGenerationChunk]]
+    rate_limiter: BaseRateLimiter | None = None
+
+    @classmethod
+    def of(cls, model: BaseChatModel, owner: Any = None, **fields: Any) -> Inner:
+        """Return the methods of a model, or those that `owner` (its `super()`) has."""
+        owner = owner or model
+        return cls(
+            model=model,
+            generate=owner._generate,
+            agenerate=owner._agenerate,
+            stream=owner._stream,
+            astream=owner._astream,
+            **fields,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """One call of a chat model, as LangChain made it."""
 
-    model: BaseChatModel
+    inner: Inner
     messages: Sequence[BaseMessage]
     stop: list[str] | None = None
     run_manager: Any = None
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
-    def moved(self, formatted: Formatted, call: Call) -> list[BaseMessage]:
-        """Return the caller's messages, with a copy of the one whose blocks were moved."""
-        messages = list(self.messages)
-        if formatted.blocks:
-            at, part = formatted.index, formatted.part
-            text = _text(call.messages[at].content, part)
-            if text != formatted.head + formatted.separator.join(formatted.blocks) + formatted.tail:
-                messages[at] = with_text(messages[at], part, text)
-        return messages
-
-    def arguments(self, name: str) -> dict[str, Any]:
-        """Return keyword arguments for one of the model's inner methods."""
+    def arguments(self, method: Callable[..., Any]) -> dict[str, Any]:
+        """Return the keyword arguments for one of the inner methods."""
         given = {"stop": self.stop, **self.kwargs}
-        if self.run_manager is not None and _takes_run_manager(type(self.model), name):
+        if self.run_manager is not None and _takes_run_manager(method):
             given["run_manager"] = self.run_manager
         return given
 
 
-def _text(content: Any, part: int | None) -> str:
-    return str(content if part is None else content[part].get("text", ""))
+def _takes_run_manager(method: Any) -> bool:
+    return _parameter(getattr(method, "__func__", method))
 
 
-@lru_cache(maxsize=256)
-def _takes_run_manager(kind: type, name: str) -> bool:
-    return "run_manager" in inspect.signature(getattr(kind, name)).parameters
+@functools.lru_cache(maxsize=512)
+def _parameter(function: Callable[..., Any]) -> bool:
+    return "run_manager" in inspect.signature(function).parameters
+
+
+#: Turns what the pipeline lays out into the messages and arguments that the model gets.
+Prepare = Callable[[Call, dict[str, Any]], tuple[list[BaseMessage], dict[str, Any]]]
 
 
 class InnerTarget:
-    """A chat model under the pipeline. Runs on the caller's own loop.
+    """A chat model under the pipeline. Runs on the loop that it is called on.
 
     Args:
         invocation: The call as LangChain made it.
-        formatted: Its prompt, with the blocks located.
         provider: Selects provider rules and extra fields.
         name: Identity for keys.
         model_name: As the provider calls the model.
-        extra: Adds what the pipeline wants sent (a cache salt) to the keyword arguments.
+        prepare: Makes messages and arguments of a laid out call.
     """
 
     def __init__(
         self,
         invocation: Invocation,
-        formatted: Formatted,
         *,
         provider: str,
         name: str,
         model_name: str,
-        extra: Callable[[Call, dict[str, Any]], dict[str, Any]],
+        prepare: Prepare,
     ) -> None:
         self.provider = provider
         self.name = name
         self.model = model_name
+        self._inner = invocation.inner
         self._invocation = invocation
-        self._formatted = formatted
-        self._extra = extra
-
-    def _prepared(self, call: Call, name: str) -> tuple[list[BaseMessage], dict[str, Any]]:
-        given = self._extra(call, self._invocation.arguments(name))
-        return self._invocation.moved(self._formatted, call), given
+        self._prepare = prepare
 
     async def complete(self, call: Call) -> Completion:
         """Return the whole answer; the model's own errors pass unchanged."""
-        messages, given = self._prepared(call, "_agenerate")
-        model = self._invocation.model
-        if model.rate_limiter is not None:
-            await model.rate_limiter.aacquire(blocking=True)
-        return completion_of(await model._agenerate(messages, **given))  # noqa: SLF001 -- the one door that runs no callbacks twice
+        method = self._inner.agenerate
+        messages, given = self._prepare(call, self._invocation.arguments(method))
+        await self._wait_for_turn()
+        return completion_of(await method(messages, **given))
 
     async def stream(self, call: Call) -> AsyncIterator[Chunk]:
         """Yield the answer in pieces, then the whole."""
-        messages, given = self._prepared(call, "_astream")
-        model = self._invocation.model
-        if model.rate_limiter is not None:
-            await model.rate_limiter.aacquire(blocking=True)
+        method = self._inner.astream
+        messages, given = self._prepare(call, self._invocation.arguments(method))
+        await self._wait_for_turn()
         merged = _Merged()
-        async for piece in model._astream(messages, **given):  # noqa: SLF001 -- as above
+        async for piece in method(messages, **given):
             yield merged.take(piece)
         yield merged.whole()
+
+    async def _wait_for_turn(self) -> None:
+        if self._inner.rate_limiter is not None:
+            await self._inner.rate_limiter.aacquire(blocking=True)
 
 
 class ThreadedInnerTarget(InnerTarget):
@@ -134,56 +155,52 @@ class ThreadedInnerTarget(InnerTarget):
 
     async def complete(self, call: Call) -> Completion:
         """Return the whole answer; the model's own errors pass unchanged."""
-        messages, given = self._prepared(call, "_generate")
+        method = self._inner.generate
+        messages, given = self._prepare(call, self._invocation.arguments(method))
         return completion_of(await self._threaded(self._generate, messages, given))
 
     def _generate(self, messages: list[BaseMessage], given: dict[str, Any]) -> ChatResult:
-        model = self._invocation.model
-        if model.rate_limiter is not None:
-            model.rate_limiter.acquire(blocking=True)
-        return model._generate(messages, **given)  # noqa: SLF001 -- as above
+        self._wait_here_for_turn()
+        return self._inner.generate(messages, **given)
 
     async def stream(self, call: Call) -> AsyncIterator[Chunk]:
         """Yield the answer in pieces, then the whole."""
-        messages, given = self._prepared(call, "_stream")
-        pieces = self._pieces(messages, given)
+        method = self._inner.stream
+        pieces = self._pieces(*self._prepare(call, self._invocation.arguments(method)))
         merged = _Merged()
-        step: asyncio.Future[Any] | None = None
         try:
-            while True:
-                step = self._threaded(next, pieces, _END)
-                if (piece := await step) is _END:
-                    break
+            while (piece := await self._threaded(next, pieces, _END)) is not _END:
                 yield merged.take(piece)
         finally:
-            self._close(pieces, step)
+            close(pieces)
         yield merged.whole()
 
     def _pieces(self, messages: list[BaseMessage], given: dict[str, Any]) -> _Pieces:
-        model = self._invocation.model
-        if model.rate_limiter is not None:
-            model.rate_limiter.acquire(blocking=True)
-        yield from model._stream(messages, **given)  # noqa: SLF001 -- as above
+        self._wait_here_for_turn()
+        yield from self._inner.stream(messages, **given)
 
     def _threaded(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(
-            _THREADS, functools.partial(self._context.run, work, *args)
+            THREADS, functools.partial(self._context.run, work, *args)
         )
 
-    def _close(self, pieces: _Pieces, step: asyncio.Future[Any] | None) -> None:
-        """Close the model's stream, after a step that still runs where the caller has left."""
-        if inspect.getgeneratorstate(pieces) == inspect.GEN_RUNNING and step is not None:
-            _THREADS.submit(self._close_later, pieces)
-        else:
-            pieces.close()
+    def _wait_here_for_turn(self) -> None:
+        if self._inner.rate_limiter is not None:
+            self._inner.rate_limiter.acquire(blocking=True)
 
-    @staticmethod
-    def _close_later(pieces: _Pieces) -> None:
-        while (
-            inspect.getgeneratorstate(pieces) == inspect.GEN_RUNNING
-        ):  # a step of the model's cannot be interrupted
-            time.sleep(0.05)
+
+def close(pieces: _Pieces) -> None:
+    """Close a model's stream, after a step that still runs where the caller has left."""
+    if inspect.getgeneratorstate(pieces) == inspect.GEN_RUNNING:
+        THREADS.submit(_close_later, pieces)
+    else:
         pieces.close()
+
+
+def _close_later(pieces: _Pieces) -> None:
+    while inspect.getgeneratorstate(pieces) == inspect.GEN_RUNNING:
+        time.sleep(0.05)  # a step of the model's cannot be interrupted
+    pieces.close()
 
 
 class _Merged:
@@ -200,10 +217,9 @@ class _Merged:
         if not self._pieces:
             return Chunk(completion=Completion(text="", finish_reason=None))
         first, *rest = self._pieces
-        merged = sum(rest, first) if rest else first
-        message = merged.message
+        merged = first + rest if rest else first
         generation = ChatGeneration(
-            message=message_chunk_to_message(message), generation_info=merged.generation_info
+            message=message_chunk_to_message(merged.message),
+            generation_info=merged.generation_info,
         )
-        result = ChatResult(generations=[generation])
-        return Chunk(completion=completion_of(result))
+        return Chunk(completion=completion_of(ChatResult(generations=[generation])))

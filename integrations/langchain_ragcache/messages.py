@@ -14,9 +14,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from ragcache.plain import plain
 from ragcache.types import Content, JsonObject, Message
-
-from .plain import plain
 
 #: Written by LangChain or by us beside the content; never sent, or sent from elsewhere.
 _NOT_SENT = frozenset({"parsed", "ragcache", "tool_calls", "__openai_role__"})
@@ -47,13 +46,27 @@ def role_of(message: BaseMessage) -> str:
     return message.role if isinstance(message, ChatMessage) else message.type
 
 
-def with_text(message: BaseMessage, part: int | None, text: str) -> BaseMessage:
-    """Return a copy of the message with another text, in its content part where one is given."""
+def text_at(message: BaseMessage, part: int | None) -> str:
+    """Return the text of the message, or of one of its content parts."""
+    content: Any = message.content if part is None else message.content[part]
+    return str(content if isinstance(content, str) else content["text"])
+
+
+def with_content(message: BaseMessage, content: Any, part: int | None = None) -> BaseMessage:
+    """Return a copy of the message with another content: a text, or text parts.
+
+    With `part` given the content takes that part's place, and keeps what else the part carried
+    (a marker of the caller's stays at its end).
+    """
     if part is None:
-        return message.model_copy(update={"content": text})
+        return message.model_copy(update={"content": content})
     parts: list[Any] = list(message.content)
     old = parts[part]
-    parts[part] = text if isinstance(old, str) else {**old, "text": text}
+    if isinstance(content, str):
+        parts[part] = content if isinstance(old, str) else {**old, "text": content}
+    else:
+        rest = {} if isinstance(old, str) else {k: v for k, v in old.items() if k != "text"}
+        parts[part : part + 1] = [*content[:-1], {**content[-1], **rest}]
     return message.model_copy(update={"content": parts})
 
 

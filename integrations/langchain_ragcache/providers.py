@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -11,8 +10,6 @@ from ragcache.types import Call
 
 _NAMES = ("model_name", "model", "model_id", "deployment_name")
 _ADDRESSES = ("openai_api_base", "anthropic_api_url", "azure_endpoint", "base_url", "endpoint")
-
-Extra = Callable[[Call, dict[str, Any]], dict[str, Any]]
 
 
 def model_name_of(model: BaseChatModel) -> str:
@@ -29,9 +26,15 @@ def base_url_of(model: BaseChatModel) -> str:
     return found or str(getattr(client, "base_url", None) or "")
 
 
+def identity_of(model: BaseChatModel) -> str:
+    """Return a name for keys: the kind of model, and where it is asked."""
+    kind = type(model)
+    return f"{kind.__module__}.{kind.__qualname__}@{base_url_of(model)}"
+
+
 def provider_of(model: BaseChatModel) -> str:
     """Return the provider whose rules hold for a model; "generic" where it is not known."""
-    kind = model._llm_type  # noqa: SLF001 -- the name by which integrations tell themselves apart
+    kind = model._llm_type
     if kind.startswith("anthropic"):
         return "anthropic"
     address = base_url_of(model)
@@ -40,24 +43,17 @@ def provider_of(model: BaseChatModel) -> str:
     return "generic"
 
 
-def extra_fields(model: BaseChatModel, provider: str | None) -> Extra:
-    """Return what adds the cache fields of a provider to the arguments of a call."""
-    if provider == "vllm" and hasattr(model, "extra_body"):
-        return lambda call, given: _salted(model, call, given)
-    if provider == "openai":
-        return _keyed
-    return lambda _, given: given
+def with_fields(
+    model: BaseChatModel, provider: str | None, call: Call, given: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call with the cache fields that its provider is said to take.
 
-
-def _salted(model: BaseChatModel, call: Call, given: dict[str, Any]) -> dict[str, Any]:
-    """Set the salt, over whatever the caller put there: it keeps tenants apart."""
-    if not call.cache_salt:
-        return given
-    body = {**(getattr(model, "extra_body", None) or {}), **(given.get("extra_body") or {})}
-    return {**given, "extra_body": {**body, "cache_salt": call.cache_salt}}
-
-
-def _keyed(call: Call, given: dict[str, Any]) -> dict[str, Any]:
-    if not call.prompt_cache_key:
-        return given
-    return {"prompt_cache_key": call.prompt_cache_key, **given}
+    Only where `wrap(..., provider=...)` says so: a strict host refuses unknown fields. The salt
+    goes over whatever the caller put there, since it keeps tenants apart.
+    """
+    if provider == "vllm" and call.cache_salt and hasattr(model, "extra_body"):
+        body = {**(model.extra_body or {}), **(given.get("extra_body") or {})}
+        return {**given, "extra_body": {**body, "cache_salt": call.cache_salt}}
+    if provider == "openai" and call.prompt_cache_key:
+        return {"prompt_cache_key": call.prompt_cache_key, **given}
+    return given

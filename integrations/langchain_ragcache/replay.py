@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from pydantic import BaseModel
 
 from ragcache.types import Answer, Chunk
 
@@ -17,7 +18,8 @@ class Replay:
     The model's own last piece waits for the status; no other piece waits for anything.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, schema: type[BaseModel] | None = None) -> None:
+        self._schema = schema
         self._held: ChatGenerationChunk | None = None
         self._native = False
 
@@ -44,4 +46,4 @@ class Replay:
         whole = answer.completion.raw if answer.completion else None
         if self._native or (whole is not None and not isinstance(whole, ChatResult)):
             return last_piece(answer, self._held)
-        return closing_piece(answer)
+        return closing_piece(answer, self._schema)

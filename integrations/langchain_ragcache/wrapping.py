@@ -21,11 +21,13 @@ from langchain_core.runnables.configurable import (
 from langchain_core.runnables.passthrough import RunnableAssign
 from langchain_core.runnables.router import RouterRunnable
 
+from ragcache.binding import Identity, Options
 from ragcache.errors import ConfigError
+from ragcache.portal import AnyCache
 
+from .cached import Binding, CachedDoors
 from .chat_model import RagCacheChatModel
-from .doors import AnyCache
-from .options import BINDABLE, Options
+from .same_class import same_class
 
 R = TypeVar("R", bound=Runnable[Any, Any])
 Swap = Callable[[BaseChatModel], BaseChatModel]
@@ -38,6 +40,8 @@ def wrap(
     tenant: str | None = None,
     principal: str | None = None,
     provider: str | None = None,
+    marker_ttl_s: int | None = None,
+    keep_class: bool = False,
     **request: Any,
 ) -> R:
     """Return the same model or chain, with ragcache in front of every chat model in it.
@@ -54,6 +58,9 @@ def wrap(
         tenant: Whose requests these are; else each call says it (`tenant_id` in metadata).
         principal: Who asks inside the tenant.
         provider: Which provider's cache fields may be sent: "openai", "vllm", "anthropic".
+        marker_ttl_s: Lifetime of the cache markers set for a provider that needs them.
+        keep_class: Wrapped models stay instances of their own class, for code that asks with
+            `isinstance`; else they are `RagCacheChatModel`, around the model as it is.
         request: Further fields of every request: sharing, access, namespace, version, ttl_s, ...
 
     Raises:
@@ -61,16 +68,12 @@ def wrap(
             be seen; wrap the model itself.
         RequestError: A field of every request is unknown.
     """
+    identity = Identity(tenant=tenant, principal=principal)
+    options = Options(identity=identity, provider=provider, request=request)
+    binding = Binding(cache, options, marker_ttl_s=marker_ttl_s)
 
     def swap(model: BaseChatModel) -> BaseChatModel:
-        return RagCacheChatModel(
-            cache=cache,
-            inner=model,
-            tenant=tenant,
-            principal=principal,
-            provider=provider,
-            **request,
-        )
+        return (same_class if keep_class else RagCacheChatModel.bound)(model, binding)
 
     wrapped, count = replace_models(runnable, swap)
     if not count:
@@ -87,7 +90,7 @@ def replace_models(runnable: R, swap: Swap) -> tuple[R, int]:
     A model that is wrapped already stays and counts.
     """
     found: Any = runnable
-    if isinstance(found, RagCacheChatModel):
+    if isinstance(found, CachedDoors):
         return runnable, 1
     if isinstance(found, BaseChatModel):
         swapped: Any = swap(found)
@@ -137,6 +140,3 @@ def _replaced(value: Any, swap: Swap) -> tuple[Any, int]:
         items = [_replaced(v, swap) for v in value]
         return type(value)(new for new, _ in items), sum(n for _, n in items)
     return value, 0
-
-
-__all__ = ["BINDABLE", "Options", "replace_models", "wrap"]

@@ -1,0 +1,88 @@
+"""From a laid out call to what the user's model is given: its own messages, blocks moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from ragcache.types import Call, Formatted
+
+from .markers import marks, planned, room
+from .messages import text_at, with_content
+from .providers import with_fields
+from .sent import Arrangement, SentTurns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """How one request's layout becomes messages and arguments.
+
+    Args:
+        model: The model that gets them.
+        messages: The caller's own; never changed.
+        formatted: The same prompt with its blocks located.
+        tenant: Whose turns are remembered.
+        sent: How earlier turns were sent.
+        provider: What `wrap` said, for extra fields.
+        takes_markers: The provider matches only at marked places.
+        marker_ttl_s: Lifetime of our own markers; None is the provider's shortest.
+    """
+
+    model: BaseChatModel
+    messages: Sequence[BaseMessage]
+    formatted: Formatted
+    tenant: str
+    sent: SentTurns
+    provider: str | None = None
+    takes_markers: bool = False
+    marker_ttl_s: int | None = None
+
+    def prepare(
+        self, call: Call, given: dict[str, Any]
+    ) -> tuple[list[BaseMessage], dict[str, Any]]:
+        """Return messages and arguments for the model."""
+        messages = [self._as_sent(at, message) for at, message in enumerate(self.messages)]
+        if self.formatted.blocks:
+            at = self.formatted.index
+            messages[at] = self._arranged(messages[at], call, given)
+        return messages, with_fields(self.model, self.provider, call, given)
+
+    def _as_sent(self, at: int, message: BaseMessage) -> BaseMessage:
+        """Return an earlier turn as it was sent then."""
+        if at == self.formatted.index and self.formatted.blocks:
+            return message
+        if not isinstance(message.content, str):
+            return message
+        known = self.sent.find(self.tenant, message.content)
+        return message if known is None else with_content(message, known.content(message.content))
+
+    def _arranged(self, message: BaseMessage, call: Call, given: dict[str, Any]) -> BaseMessage:
+        formatted = self.formatted
+        order = _order(call, len(formatted.blocks))
+        marked = self._marks(call, given) if self.takes_markers else {}
+        arrangement = Arrangement.of(formatted, order, tuple(sorted(marked)))
+        text = text_at(message, formatted.part)
+        if formatted.part is None:
+            self.sent.remember(self.tenant, text, arrangement)
+        return with_content(message, arrangement.content(text, marked), part=formatted.part)
+
+    def _marks(self, call: Call, given: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        formatted = self.formatted
+        wanted = planned(
+            call.breakpoints,
+            blocks=len(formatted.blocks),
+            chars=len(formatted.head) + sum(map(len, formatted.blocks)),
+            ttl_s=self.marker_ttl_s,
+        )
+        return marks(wanted, room(self.messages, given, at=formatted.index))
+
+
+def _order(call: Call, count: int) -> tuple[int, ...]:
+    """Return the order that the layout chose for the blocks, as they were if it chose none."""
+    placed = call.layout.blocks if call.layout else ()
+    order = tuple(block.rank for block in placed if block.rank < count)
+    return order if len(order) == count else tuple(range(count))

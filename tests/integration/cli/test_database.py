@@ -117,7 +117,9 @@ async def test_watch_invalidates_when_the_teams_own_table_changes(cli, store, te
 
     document = Document(text="The fee is 80.", id=f"{tenant}-d1")
     with psycopg.connect(postgres.admin, autocommit=True) as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS cli_documents (id text, document text, t text)")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS cli_documents (id text, document text, t text)"
+        )
         connection.execute(
             "INSERT INTO cli_documents VALUES (%s, %s, %s)", (document.id, document.text, tenant)
         )

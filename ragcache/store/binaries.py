@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from pathlib import Path
 
@@ -43,13 +44,26 @@ def copied(install: Path, folder: Path) -> Path:
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(
-            install, partial / package.name / install.name, symlinks=True, ignore=_LEFT_OUT
+            install,
+            partial / package.name / install.name,
+            symlinks=True,
+            ignore=_LEFT_OUT,
+            copy_function=_linked,
         )
         libraries = package.parent / f"{package.name}.libs"
         if libraries.exists():
-            shutil.copytree(libraries, partial / libraries.name)
+            shutil.copytree(libraries, partial / libraries.name, copy_function=_linked)
         partial.rename(target)
     return target / package.name / install.name
+
+
+def _linked(source: str, target: str) -> str:
+    """Link a file where both lie on one file system, else copy it."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target
 
 
 def _stamp(install: Path) -> str:

@@ -1,0 +1,242 @@
+-- The schema as it stands: every migration, in order, as one text. A test compares the two.
+-- Applied by ragcache_owner inside the schema `ragcache`.
+-- The answer cache: entries, the documents they came from, and what invalidates them.
+--
+-- Every table begins its keys with the tenant, forces row-level security on its owner too, and
+-- carries one restrictive guard, so that a permissive policy added later cannot open it. After a
+-- transaction that named a tenant the setting is '', not NULL: hence the nullif in each guard.
+
+-- Change numbers never repeat, so that one taken before a clean-up cannot match one after it.
+CREATE SEQUENCE ragcache.change_number AS bigint;
+
+CREATE TABLE ragcache.namespace (
+    tenant     text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    namespace  text COLLATE "C" NOT NULL,
+    epoch      bigint NOT NULL DEFAULT 0,
+    quota      bigint CHECK (quota >= 0),
+    PRIMARY KEY (tenant, namespace)
+);
+COMMENT ON TABLE ragcache.namespace IS
+    'One row for each namespace of each tenant: its epoch, and its own quota of entries.';
+
+CREATE TABLE ragcache.document (
+    tenant  text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    name    text COLLATE "C" NOT NULL,
+    number  bigint NOT NULL DEFAULT 0,
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (tenant, name)
+);
+COMMENT ON TABLE ragcache.document IS
+    'The change number of each document, under each of its names; 0 where it never changed.';
+
+CREATE TABLE ragcache.entry (
+    tenant      text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    id          text COLLATE "C" NOT NULL,
+    principal   text COLLATE "C" NOT NULL,
+    sharing     text COLLATE "C" NOT NULL,
+    namespace   text COLLATE "C" NOT NULL,
+    partition   text COLLATE "C" NOT NULL,
+    access      text[] COLLATE "C" NOT NULL DEFAULT '{}',
+    needs       text[] COLLATE "C" NOT NULL DEFAULT '{}',
+    exact_key   text COLLATE "C" NOT NULL,
+    normal_key  text COLLATE "C" NOT NULL,
+    question    text NOT NULL,
+    answer      json NOT NULL,
+    reading     json,
+    state       text COLLATE "C" NOT NULL CHECK (state IN ('live', 'quarantined', 'deleted')),
+    reason      text NOT NULL DEFAULT '',
+    created_at  timestamptz NOT NULL,
+    expire_at   timestamptz NOT NULL,
+    changed_at  timestamptz NOT NULL,
+    epoch       bigint NOT NULL,
+    version     text NOT NULL DEFAULT '',
+    model       text NOT NULL DEFAULT '',
+    embedder    text COLLATE "C" NOT NULL DEFAULT '',
+    embedding   vector,
+    embedding_half halfvec,
+    dimensions  integer GENERATED ALWAYS AS
+        (coalesce(vector_dims(embedding), vector_dims(embedding_half))) STORED,
+    kid         text NOT NULL DEFAULT '',
+    signature   bytea NOT NULL DEFAULT '',
+    PRIMARY KEY (tenant, id),
+    CHECK (embedding IS NULL OR embedding_half IS NULL)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE ragcache.entry IS
+    'Stored answers. `needs` is the union of the access tags of the documents it came from; '
+    '`reason` says why an entry was taken out of service, empty while it merely waits.';
+
+-- Out of line, the vectors would make an exact scan ten times slower (48 against 3.5 ms).
+ALTER TABLE ragcache.entry ALTER COLUMN embedding SET STORAGE PLAIN;
+ALTER TABLE ragcache.entry ALTER COLUMN embedding_half SET STORAGE PLAIN;
+
+-- One answer for each key and writer; a newer one takes its place.
+CREATE UNIQUE INDEX entry_exact ON ragcache.entry (tenant, exact_key, principal);
+CREATE INDEX entry_normal ON ragcache.entry (tenant, normal_key);
+CREATE INDEX entry_partition ON ragcache.entry (tenant, partition, embedder);
+CREATE INDEX entry_expiry ON ragcache.entry (tenant, namespace, expire_at);
+
+CREATE TABLE ragcache.lineage (
+    tenant   text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    entry    text COLLATE "C" NOT NULL,
+    position integer NOT NULL,
+    names    text[] COLLATE "C" NOT NULL,
+    content  text COLLATE "C" NOT NULL,
+    raw      text COLLATE "C" NOT NULL,
+    rank     integer NOT NULL,
+    cited    boolean NOT NULL,
+    access   text[] COLLATE "C" NOT NULL DEFAULT '{}',
+    PRIMARY KEY (tenant, entry, position),
+    FOREIGN KEY (tenant, entry) REFERENCES ragcache.entry (tenant, id) ON DELETE CASCADE
+);
+COMMENT ON TABLE ragcache.lineage IS 'The documents an answer came from, as they were then.';
+
+CREATE TABLE ragcache.lineage_name (
+    tenant  text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    entry   text COLLATE "C" NOT NULL,
+    name    text COLLATE "C" NOT NULL,
+    number  bigint NOT NULL,
+    PRIMARY KEY (tenant, entry, name),
+    FOREIGN KEY (tenant, entry) REFERENCES ragcache.entry (tenant, id) ON DELETE CASCADE
+);
+COMMENT ON TABLE ragcache.lineage_name IS
+    'Names under which a change kills an entry, with the change number it was built from.';
+CREATE INDEX lineage_name_name ON ragcache.lineage_name (tenant, name);
+
+-- Hits are noted apart, so that a hit never rewrites a row with a vector in it.
+CREATE TABLE ragcache.entry_use (
+    tenant       text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    entry        text COLLATE "C" NOT NULL,
+    last_hit_at  timestamptz NOT NULL,
+    hits         bigint NOT NULL DEFAULT 1,
+    PRIMARY KEY (tenant, entry),
+    FOREIGN KEY (tenant, entry) REFERENCES ragcache.entry (tenant, id) ON DELETE CASCADE
+) WITH (fillfactor = 70);
+COMMENT ON TABLE ragcache.entry_use IS 'When an entry was last served, and how often.';
+
+CREATE TABLE ragcache.audit (
+    tenant   text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    id       uuid NOT NULL DEFAULT gen_random_uuid(),
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    action   text NOT NULL,
+    subject  text NOT NULL,
+    reason   text NOT NULL DEFAULT '',
+    entries  bigint NOT NULL DEFAULT 0,
+    actor    text NOT NULL DEFAULT session_user,
+    PRIMARY KEY (tenant, id)
+);
+COMMENT ON TABLE ragcache.audit IS 'What was taken out of service, by whom and why. Append only.';
+CREATE INDEX audit_at ON ragcache.audit (tenant, at);
+
+-- Row-level security: nobody sees a row of a tenant that the transaction did not name. The ops
+-- role is held to it too; it may only list which tenants there are, to name them one by one.
+ALTER TABLE ragcache.namespace    ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE ragcache.document     ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE ragcache.entry        ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE ragcache.lineage      ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE ragcache.lineage_name ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE ragcache.entry_use    ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE ragcache.audit        ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY tenant_guard ON ragcache.namespace AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), '')
+           OR current_user = 'ragcache_ops')
+    WITH CHECK (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_guard ON ragcache.document AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_guard ON ragcache.entry AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_guard ON ragcache.lineage AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_guard ON ragcache.lineage_name AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_guard ON ragcache.entry_use AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_guard ON ragcache.audit AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+
+CREATE POLICY tenant_rows ON ragcache.namespace
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+CREATE POLICY tenant_rows ON ragcache.document
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+CREATE POLICY tenant_rows ON ragcache.entry
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+CREATE POLICY tenant_rows ON ragcache.lineage
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+CREATE POLICY tenant_rows ON ragcache.lineage_name
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+CREATE POLICY tenant_rows ON ragcache.entry_use
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+CREATE POLICY tenant_rows ON ragcache.audit
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+
+REVOKE ALL ON ALL TABLES IN SCHEMA ragcache FROM PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE
+    ON ragcache.namespace, ragcache.document, ragcache.entry, ragcache.lineage,
+       ragcache.lineage_name, ragcache.entry_use
+    TO ragcache_app, ragcache_ops;
+GRANT INSERT ON ragcache.audit TO ragcache_app;
+GRANT SELECT, INSERT ON ragcache.audit TO ragcache_ops;
+GRANT USAGE ON SEQUENCE ragcache.change_number TO ragcache_app, ragcache_ops;
+GRANT SELECT ON ragcache.migration TO ragcache_app, ragcache_ops;
+
+-- What a trigger on the team's own document table calls: an invalidation inside their transaction.
+--
+-- It runs as the owner of the schema, who is held to the policies like everybody, and it can only
+-- make entries unservable. The tenant that was set before is put back.
+
+CREATE FUNCTION ragcache.documents_changed(of_tenant text, names text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    before text := coalesce(current_setting('ragcache.tenant', true), '');
+    place  text := ragcache.storable(of_tenant);
+BEGIN
+    IF coalesce(place, '') = '' THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('ragcache.tenant', place, true);
+    INSERT INTO ragcache.document AS d (tenant, name, number)
+    SELECT place, changed.name, nextval('ragcache.change_number')
+      FROM (SELECT DISTINCT ragcache.storable(name) AS name
+              FROM unnest(names) AS name WHERE name IS NOT NULL ORDER BY 1) AS changed
+    ON CONFLICT (tenant, name) DO UPDATE
+       SET number = excluded.number, changed_at = clock_timestamp();
+    PERFORM ragcache.tell('change', place);
+    PERFORM set_config('ragcache.tenant', before, true);
+END
+$$;
+
+CREATE FUNCTION ragcache.tenant_changed(of_tenant text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    before text := coalesce(current_setting('ragcache.tenant', true), '');
+    place  text := ragcache.storable(of_tenant);
+BEGIN
+    IF coalesce(place, '') = '' THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('ragcache.tenant', place, true);
+    UPDATE ragcache.namespace n SET epoch = n.epoch + 1 WHERE n.tenant = place;
+    PERFORM ragcache.tell('epoch', place);
+    PERFORM set_config('ragcache.tenant', before, true);
+END
+$$;
+
+-- A key can hold 1,000 bytes here; what is longer goes by its hash, as the store does it.
+CREATE FUNCTION ragcache.storable(value text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN octet_length(value) > 1000
+                THEN 'sha256:' || encode(sha256(convert_to(value, 'UTF8')), 'hex')
+                ELSE value END;
+
+-- The payload holds a digest: every role that may connect can listen.
+CREATE FUNCTION ragcache.tell(kind text, place text) RETURNS void
+    LANGUAGE sql
+    RETURN pg_notify('ragcache', json_build_object(
+        'kind', kind, 'tenant', encode(sha256(convert_to(place, 'UTF8')), 'hex'))::text);
+
+REVOKE ALL ON FUNCTION ragcache.documents_changed(text, text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ragcache.tenant_changed(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ragcache.storable(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ragcache.tell(text, text) FROM PUBLIC;

@@ -28,11 +28,16 @@ _log = logging.getLogger("ragcache")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What every event says: which request, whose, and how long the stage took."""
+    """What every event says: which request, whose, and how long the stage took.
+
+    `version` is the request's own (of prompt or corpus); `provider` the target's.
+    """
 
     request_id: str
     scope: Scope
     seconds: float = 0.0
+    version: str = ""
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,7 @@ class LookedUp(Event):
 
     outcome: Hit | Miss
     embed_seconds: float = 0.0
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,14 @@ class Finding:
             embed_began_s = time.perf_counter()
             found = await self._by_meaning(asking, understanding, found)
             embed_s = time.perf_counter() - embed_began_s
-        self._parts.emit(LookedUp, asking, began_s, outcome=found, embed_seconds=embed_s)
+        self._parts.emit(
+            LookedUp,
+            asking,
+            began_s,
+            outcome=found,
+            embed_seconds=embed_s,
+            question=question_of(asking.request),
+        )
         if isinstance(found, Miss) and asking.request.only_if_cached:
             raise NotCachedError(f"no cached answer may be served: {found.reason}")
         return found

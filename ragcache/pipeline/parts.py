@@ -118,7 +118,14 @@ class Parts:
         """Emit an event of a request; `began_s` is when its stage began, by perf_counter."""
         seconds = 0.0 if began_s is None else time.perf_counter() - began_s
         self.hooks.emit(
-            kind(request_id=asking.request_id, scope=asking.scope, seconds=seconds, **fields)
+            kind(
+                request_id=asking.request_id,
+                scope=asking.scope,
+                seconds=seconds,
+                version=asking.request.version,
+                provider=asking.target.provider,
+                **fields,
+            )
         )
 
     def later(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

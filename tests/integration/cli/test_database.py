@@ -24,9 +24,8 @@ def keeping_passwords(monkeypatch):
     """Roles are one for the server: other tests go on with the passwords they know."""
     from ragcache.store import roles
 
-    monkeypatch.setattr(
-        roles.secrets, "token_urlsafe", lambda n, left=[*PASSWORDS.values()]: left.pop(0)
-    )
+    left = list(PASSWORDS.values())
+    monkeypatch.setattr(roles.secrets, "token_urlsafe", lambda n: left.pop(0))
 
 
 def test_init_writes_the_dsns_where_only_their_owner_reads_them(

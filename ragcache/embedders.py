@@ -111,7 +111,7 @@ class SentenceTransformerEmbedder:
 
         torch.set_num_threads(self._threads)
         # A library does not draw on stderr.
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # untyped there
+        transformers_logging.disable_progress_bar()
         try:
             return SentenceTransformer(self._name, revision=self._revision or None).eval()
         except (OSError, ValueError) as error:

@@ -54,9 +54,9 @@ def _write_weights(gguf: Path, output: Path) -> None:
     config = dequantised.config.to_dict()
     for key in ("quantization_config", "_name_or_path", "_model_name_or_path"):
         config.pop(key, None)
-    plain = LlamaForCausalLM(LlamaConfig(**config)).bfloat16()  # type: ignore[no-untyped-call]  # transformers
+    plain = LlamaForCausalLM(LlamaConfig(**config)).bfloat16()
     plain.load_state_dict(dequantised.state_dict(), strict=True)
-    plain.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]  # transformers
+    plain.generation_config = GenerationConfig(
         bos_token_id=1, eos_token_id=2, pad_token_id=2
     )
     plain.save_pretrained(str(output))

@@ -36,4 +36,4 @@ if __name__ == "__main__":
     _end_with_parent()
     from vllm.entrypoints.cli.main import main
 
-    main()  # type: ignore[no-untyped-call]  # vllm does not type it
+    main()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .arrange import arrange
+from .arrange import arrange, remembered
+from .batch import Slot, schedule
+from .breakpoints import MarkPlan
 from .citations import (
     CitationStream,
     citations,
@@ -11,31 +13,56 @@ from .citations import (
     labels_of,
     map_tool_arguments,
 )
+from .cluster import Clusters
+from .conversation import (
+    Conversation,
+    conversation_key,
+    from_json,
+    next_key,
+    to_json,
+)
 from .difference import Difference, first_difference
 from .forest import GroupTree, PrefixForest
+from .marks import caller_marks, plan_breakpoints
 from .plan import Count, Part, Plan, Step
 from .policy import LayoutPolicy
 from .render import render
+from .rules import CacheRules, Lifetime, Price
 
 __all__ = [
+    "CacheRules",
     "CitationStream",
+    "Clusters",
+    "Conversation",
     "Count",
     "Difference",
     "GroupTree",
     "LayoutPolicy",
+    "Lifetime",
+    "MarkPlan",
     "Part",
     "Plan",
     "PrefixForest",
+    "Price",
+    "Slot",
     "Step",
     "arrange",
+    "caller_marks",
     "citations",
     "cited_in_tool_calls",
     "cited_labels",
+    "conversation_key",
     "first_difference",
+    "from_json",
     "labels_of",
     "map_tool_arguments",
+    "next_key",
     "note_difference",
+    "plan_breakpoints",
+    "remembered",
     "render",
+    "schedule",
+    "to_json",
 ]
 
 

@@ -49,3 +49,17 @@ def moved(formatted: Formatted, order: Sequence[int]) -> tuple[Message, ...]:
     messages = list(formatted.messages)
     messages[formatted.index] = changed
     return tuple(messages)
+
+
+def cuts_of(formatted: Formatted, blocks: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Return for each moved block the message it stands in and where it ends in its text."""
+    content = formatted.messages[formatted.index].content
+    at = len(formatted.head)
+    if formatted.part is not None and not isinstance(content, str):
+        at += sum(len(str(part.get("text", ""))) for part in content[: formatted.part])
+    cuts = []
+    for text in blocks:
+        at += len(text)
+        cuts.append((formatted.index, at))
+        at += len(formatted.separator)
+    return tuple(cuts)

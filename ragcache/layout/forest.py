@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from ..types import Layout
+from .breakpoints import Boundary, Learned, MarkPlan, note_sent
 from .difference import Difference, first_difference
 from .ordering import Knowledge
 from .plan import Part, Plan
 from .statistics import CoRetrieval
-from .tree import Eviction, PrefixTree
+from .tree import Eviction, PrefixTree, Record
 from .wording import Wording
 
 
@@ -27,14 +30,42 @@ class GroupTree:
         self.tree = tree
         self.statistics = statistics
         self.known = Knowledge(tree, statistics, wording)
+        self.learned = Learned()
         self.last: tuple[Part, ...] = ()
 
-    def remember(self, plan: Plan, *, now_s: float = 0.0) -> None:
-        """Note that a prompt was sent."""
+    def remember(self, plan: Plan, *, marks: MarkPlan | None = None, now_s: float = 0.0) -> None:
+        """Note that a prompt was sent, with these marks."""
+        support = self._support(plan) if marks is not None else ()
         self.tree.insert((plan.head, *plan.steps), now_s=now_s)
-        if plan.learn and plan.ranked:
+        if marks is not None:
+            note_sent(
+                self.boundaries(plan, support),
+                marks,
+                learned=self.learned,
+                total_tokens=plan.total_tokens,
+                now_s=now_s,
+            )
+        if plan.ranked:
             self.statistics.add(plan.ranked)
         self.last = plan.parts
+
+    def boundaries(self, plan: Plan, support: Sequence[int] = ()) -> tuple[Boundary, ...]:
+        """Return the places where a prefix of this prompt may end, with what is known of each."""
+        steps = (plan.head, *plan.steps)
+        support = support or self._support(plan)
+        records = [node.record for node in self.tree.find(step.key for step in steps)]
+        records += [Record() for _ in steps[len(records) :]]
+        tokens, found = 0, []
+        for step, record, count in zip(steps, records, support, strict=True):
+            tokens += step.tokens
+            found.append(Boundary(tokens=tokens, record=record, support=count))
+        return tuple(found)
+
+    def _support(self, plan: Plan) -> tuple[int, ...]:
+        """Return how many past requests held the first 0, 1, 2, ... blocks of the prompt."""
+        held = self.statistics.shared([step.key for step in plan.steps])
+        counts = np.cumprod(held, axis=0).sum(axis=1)
+        return (len(self.statistics), *(int(count) for count in counts))
 
     def difference(self, layout: Layout) -> Difference | None:
         """Return where a prompt first differs from the previous one of this group."""
@@ -83,10 +114,17 @@ class PrefixForest:
         self._groups.move_to_end(group)
         return found
 
-    def remember(self, group: str, plan: Plan | None, *, now_s: float = 0.0) -> None:
-        """Note that a prompt of this trust group was sent."""
+    def remember(
+        self,
+        group: str,
+        plan: Plan | None,
+        *,
+        marks: MarkPlan | None = None,
+        now_s: float = 0.0,
+    ) -> None:
+        """Note that a prompt of this trust group was sent, with these marks."""
         if plan is not None:
-            self.tree(group).remember(plan, now_s=now_s)
+            self.tree(group).remember(plan, marks=marks, now_s=now_s)
 
     def forget(self, names: Iterable[str]) -> int:
         """Forget documents that changed, by id, source or block hash, in every trust group."""

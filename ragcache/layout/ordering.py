@@ -24,6 +24,8 @@ from .wording import Wording
 _MISSING = 0.02
 #: Weight of likeness of wording against one past request.
 _WORDING = 1.0
+#: Worth of a block that was sent but not written, where only what was written is found again.
+_UNWRITTEN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,15 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What is known of a trust group: sequences sent, sets retrieved, the words of the blocks."""
+    """What is known of a trust group: sequences sent, sets retrieved, the words of the blocks.
+
+    `marked` says that the target finds again only what was marked and written.
+    """
 
     tree: PrefixTree
     statistics: CoRetrieval
     wording: Wording | None = None
+    marked: bool = False
 
 
 def order_blocks(
@@ -73,7 +79,7 @@ def order_blocks(
     else:
         path: tuple[int, ...] = ()
         if start is not None:
-            path = _Walk(items, free, known.tree, policy.max_visits, now_s).best(start)
+            path = _Walk(items, free, known, policy.max_visits, now_s).best(start)
         rest = [at for at in free if at not in path]
         wanted = path + tail(items, path, rest, known)
     if policy.max_displacement is not None:
@@ -103,16 +109,17 @@ class _Walk:
         self,
         items: Sequence[Item],
         free: Sequence[int],
-        tree: PrefixTree,
+        known: Knowledge,
         max_visits: int,
         now_s: float,
     ) -> None:
         self._items = items
         self._left = {items[at].key: at for at in reversed(free)}
-        self._tree = tree
+        self._tree = known.tree
+        self._marked = known.marked
         self._visits_left = max_visits
         self._now_s = now_s
-        self._best: tuple[int, int] = (0, 0)
+        self._best: tuple[float, int] = (0, 0)
         self._best_path: tuple[int, ...] = ()
 
     def best(self, start: Node) -> tuple[int, ...]:
@@ -120,7 +127,7 @@ class _Walk:
         self._search(start, 0, tokens_left, ())
         return self._best_path
 
-    def _search(self, node: Node, value: int, tokens_left: int, path: tuple[int, ...]) -> None:
+    def _search(self, node: Node, value: float, tokens_left: int, path: tuple[int, ...]) -> None:
         if path and (value, node.visits) > self._best:
             self._best, self._best_path = (value, node.visits), path
         if value + tokens_left < self._best[0] or self._visits_left <= 0:
@@ -132,7 +139,12 @@ class _Walk:
                 continue
             self._visits_left -= 1
             tokens = self._items[at].tokens
-            self._search(child, value + tokens, tokens_left - tokens, (*path, at))
+            worth = tokens * self._share(child)
+            self._search(child, value + worth, tokens_left - tokens, (*path, at))
+
+    def _share(self, node: Node) -> float:
+        written = not self._marked or node.record.written_at_s is not None
+        return 1.0 if written else _UNWRITTEN
 
 
 def tail(

@@ -51,8 +51,7 @@ class Plan:
         ranked: Keys of the same blocks in retrieval order.
         parts: The stable pieces of the prompt in order, with their names.
         cuts: For each boundary the message it lies in and the offset in that message's text.
-        reused: How many steps of the prefix were found in the tree.
-        learn: Whether the retrieval set says something about later requests.
+        total_tokens: Length of the whole prompt.
     """
 
     head: Step
@@ -60,5 +59,4 @@ class Plan:
     ranked: tuple[Fingerprint, ...] = ()
     parts: tuple[Part, ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
-    reused: int = 0
-    learn: bool = True
+    total_tokens: int = 0

@@ -79,3 +79,17 @@ def opening(message: Message) -> str:
 
 def _mark(message: Message) -> str:
     return f"<|{message.role}|>\n"
+
+
+def boundaries_of(
+    messages: Sequence[Message], tools: Sequence[JsonObject], cuts: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the offsets in the rendered prompt behind the head and behind each block."""
+    at = sum(len(part.text) for part in parts_of((), tools))
+    head, starts = at, []
+    for index, message in enumerate(messages):
+        starts.append(at + len(f"<|{message.role}|>\n"))
+        at += len(opening(message))
+        if index == 0 and message.role == "system":
+            head = at
+    return (head, *(starts[index] + offset for index, offset in cuts))

@@ -25,10 +25,11 @@ class CoRetrieval:
         self._columns: list[tuple[Fingerprint, ...]] = [()] * max(8, max_requests)
         self._rows: dict[Fingerprint, bytearray] = {}
         self._next = 0
+        self._filled = 0
         self._row_bytes = (len(self._columns) + 7) // 8
 
     def __len__(self) -> int:
-        return sum(1 for column in self._columns if column)
+        return self._filled
 
     def add(self, blocks: Iterable[Fingerprint]) -> None:
         """Note the blocks of one request."""
@@ -36,6 +37,7 @@ class CoRetrieval:
         self._next += 1
         self._clear(at)
         self._columns[at] = tuple(dict.fromkeys(blocks))
+        self._filled = min(self._next, len(self._columns))
         for block in self._columns[at]:
             row = self._rows.get(block)
             if row is None:

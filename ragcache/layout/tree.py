@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from ..types import Fingerprint
@@ -17,10 +18,21 @@ from .plan import Step
 Eviction = Literal["lru", "lfu", "fifo"]
 
 
+@dataclass(slots=True)
+class Record:
+    """What is known of the prefix that ends at a node, for the planning of marks."""
+
+    visits: int = 0
+    used_at_s: float = 0.0
+    written_at_s: float | None = None
+    #: Where its last visit is counted: (class of visits, class of support).
+    bucket: tuple[int, int] | None = None
+
+
 class Node:
     """A piece of a prefix at its place: the same block behind another prefix is another node."""
 
-    __slots__ = ("children", "key", "names", "parent", "tokens", "used_at_s", "visits")
+    __slots__ = ("children", "key", "names", "parent", "record", "tokens", "used_at_s", "visits")
 
     def __init__(self, key: Fingerprint, tokens: int, parent: Node | None) -> None:
         self.key = key
@@ -28,6 +40,7 @@ class Node:
         self.parent = parent
         self.children: dict[Fingerprint, Node] = {}
         self.names: tuple[str, ...] = ()
+        self.record = Record()
         self.visits = 0
         self.used_at_s = 0.0
 
@@ -54,7 +67,7 @@ class PrefixTree:
         self.tokens = 0
         self._max_nodes = max_nodes
         self._max_tokens = max_tokens
-        self._lifetime_s = lifetime_s
+        self.lifetime_s = lifetime_s
         self._eviction = eviction
         self._recency: OrderedDict[Node, None] = OrderedDict()
         self._by_name: dict[str, set[Node]] = {}
@@ -64,7 +77,7 @@ class PrefixTree:
 
     def alive(self, node: Node, now_s: float) -> bool:
         """Return whether the target probably still holds the node."""
-        return self._lifetime_s is None or now_s - node.used_at_s <= self._lifetime_s
+        return self.lifetime_s is None or now_s - node.used_at_s <= self.lifetime_s
 
     def find(self, keys: Iterable[Fingerprint]) -> list[Node]:
         """Return the nodes of the longest known prefix of a sequence."""

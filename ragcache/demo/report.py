@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from .tally import Asked, Comparison, Prices, Tally
+from ..layout.rules import Price
+from .tally import Asked, Comparison, Tally
 
 _UNKNOWN = "not reported"
 _EXAMPLE_CHARACTERS = 100
@@ -18,11 +19,11 @@ def show(
     comparison: Comparison,
     asked: Sequence[Asked],
     times_s: Mapping[str, float],
-    prices: Prices,
+    price: Price | None,
 ) -> None:
     """Print what the demonstration found."""
     console.print(table(comparison))
-    for line in (*_remarks(comparison, prices), "", *_examples(asked), "", *_times(times_s)):
+    for line in (*_remarks(comparison, price), "", *_examples(asked), "", *_times(times_s)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -69,22 +70,23 @@ def _rows(plain: Tally, cached: Tally) -> list[tuple[str, str, str]]:
         both("  on a prefix hit", _time(plain.ttft_prefix_hit_s), _time(cached.ttft_prefix_hit_s)),
         both("  on an exact answer hit", "-", _time(cached.ttft_exact_s)),
         both("  on a semantic answer hit", "-", _time(cached.ttft_semantic_s)),
-        both("cost at the prices below", _money(plain.cost_usd), _money(cached.cost_usd)),
+        both("cost at the price below", _money(plain.cost_usd), _money(cached.cost_usd)),
     ]
 
 
-def _remarks(comparison: Comparison, prices: Prices) -> list[str]:
+def _remarks(comparison: Comparison, price: Price | None) -> list[str]:
     plain, cached = comparison.plain, comparison.cached
     remarks = []
     if plain.computed_tokens is not None and cached.computed_tokens is not None:
         saved = plain.computed_tokens - cached.computed_tokens
         output = (plain.output_tokens or 0) - (cached.output_tokens or 0)
         remarks.append(f"Saved: {saved:,} prompt tokens computed, {output:,} output tokens.")
-    if plain.cost_usd and cached.cost_usd is not None:
-        saving = 1 - cached.cost_usd / plain.cost_usd
+    if price is not None and plain.cost_usd and cached.cost_usd is not None:
+        saving, read = 1 - cached.cost_usd / plain.cost_usd, price.read or price.input
         remarks.append(
-            f"Cost saved: {saving:.0%}, at assumed prices of ${prices.computed:.2f} per million "
-            f"prompt tokens, ${prices.cached:.2f} cached, ${prices.output:.2f} output."
+            f"Cost saved: {saving:.0%}, if these tokens were billed like {price.models[0]} "
+            f"(${price.input:.2f} per million prompt tokens, ${read:.2f} cached, "
+            f"${price.output:.2f} output; {price.checked:%Y-%m-%d})."
         )
     not_stored = cached.by_model - cached.stored
     if not_stored:

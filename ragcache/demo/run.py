@@ -16,13 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..errors import ConfigError
 from ..events import Event, Hooks, LookedUp
+from ..providers import find_price
 from ..settings import Settings
 from ..types import Hit
 from .documents import passages
 from .model import Model, named_model, own_model
 from .questions import Question, questions_for
 from .report import show
-from .tally import Asked, Comparison, Prices, compare
+from .tally import Asked, compare
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -36,8 +37,10 @@ TENANT = "acme"
 #: GiB of KV cache: both chains' prompts fit, so that eviction does not blur the comparison.
 _KV_SPACE_GIB = 2
 
+#: Provider and model at whose price the tokens are shown; an engine of one's own has none.
+_PRICED_AS = ("openai", "gpt-4.1-mini")
+
 Advance = Callable[[int], None]
-Chain = "Runnable[Any, Any]"
 
 
 @dataclass(slots=True)
@@ -61,11 +64,6 @@ class Findings:
     plain: tuple[Asked, ...]
     cached: tuple[Asked, ...]
     served: Served
-
-    @property
-    def comparison(self) -> Comparison:
-        """The figures of both chains."""
-        return compare(self.plain, self.cached)
 
 
 class Steps:
@@ -125,7 +123,9 @@ def run_demo(docs: Path | None = None) -> int:
         findings = ask_both(model, retriever, cache, served, questions, steps)
         with steps.step("stop"):
             stack.close()
-    show(Console(), findings.comparison, findings.cached, steps.times_s, Prices())
+    price = find_price(*_PRICED_AS)
+    figures = compare(findings.plain, findings.cached, price=price)
+    show(Console(), figures, findings.cached, steps.times_s, price)
     return 0
 
 

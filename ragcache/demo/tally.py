@@ -6,6 +6,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..layout.rules import Price
+from ..providers import cost_usd
+from ..types import Usage
 from .chain import Reply
 from .questions import Question
 
@@ -41,15 +44,6 @@ class Asked:
         if not usage.input_tokens or usage.cached_tokens is None:
             return None
         return usage.cached_tokens / usage.input_tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """Assumed prices in US dollars per million tokens: a small hosted model of 2025."""
-
-    computed: float = 0.40
-    cached: float = 0.10
-    output: float = 1.60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,27 +84,21 @@ class Comparison:
         return self.cached_computed / self.plain_computed
 
 
-def compare(
-    plain: Sequence[Asked], cached: Sequence[Asked], *, prices: Prices | None = None
-) -> Comparison:
+def compare(plain: Sequence[Asked], cached: Sequence[Asked], *, price: Price | None) -> Comparison:
     """Return the figures of both chains; they were asked the same questions in one order."""
-    prices = prices or Prices()
     sent = [(one, other) for one, other in zip(plain, cached, strict=True) if not other.hit]
     return Comparison(
-        plain=tally(plain, prices),
-        cached=tally(cached, prices),
+        plain=tally(plain, price),
+        cached=tally(cached, price),
         both_sent=len(sent),
         plain_computed=_total(one.reply.usage.computed_tokens for one, _ in sent),
         cached_computed=_total(other.reply.usage.computed_tokens for _, other in sent),
     )
 
 
-def tally(asked: Sequence[Asked], prices: Prices) -> Tally:
+def tally(asked: Sequence[Asked], price: Price | None) -> Tally:
     """Return the figures of one chain."""
     usages = [one.reply.usage for one in asked]
-    computed = _total(usage.computed_tokens for usage in usages)
-    cached = _total(usage.cached_tokens for usage in usages)
-    output = _total(usage.output_tokens for usage in usages)
     return Tally(
         requests=len(asked),
         exact=_count(asked, lambda one: one.hit == "exact"),
@@ -118,10 +106,10 @@ def tally(asked: Sequence[Asked], prices: Prices) -> Tally:
         by_model=_count(asked, lambda one: not one.hit),
         wrong_hits=_count(asked, lambda one: one.is_wrong_hit),
         stored=_count(asked, lambda one: bool(one.reply.status.get("stored"))),
-        computed_tokens=computed,
-        cached_tokens=cached,
-        output_tokens=output,
-        cost_usd=_cost(computed, cached, output, prices),
+        computed_tokens=_total(usage.computed_tokens for usage in usages),
+        cached_tokens=_total(usage.cached_tokens for usage in usages),
+        output_tokens=_total(usage.output_tokens for usage in usages),
+        cost_usd=_cost(usages, price),
         ttft_cold_s=_median(asked, lambda one: not one.hit and _between(one, 0.0, _COLD)),
         ttft_prefix_hit_s=_median(asked, lambda one: not one.hit and _between(one, _PREFIX_HIT, 1)),
         ttft_exact_s=_median(asked, lambda one: one.hit == "exact"),
@@ -149,10 +137,8 @@ def _median(asked: Sequence[Asked], counts: Callable[[Asked], bool]) -> float | 
     return statistics.median(times) if times else None
 
 
-def _cost(
-    computed: int | None, cached: int | None, output: int | None, prices: Prices
-) -> float | None:
-    if computed is None or cached is None or output is None:
+def _cost(usages: Sequence[Usage], price: Price | None) -> float | None:
+    if price is None:
         return None
-    millionths = computed * prices.computed + cached * prices.cached + output * prices.output
-    return millionths / 1e6
+    costs = [cost_usd(usage, price) for usage in usages]
+    return None if None in costs else sum(cost or 0.0 for cost in costs)

@@ -50,6 +50,7 @@ class Asked:
 
     name: str
     model: str
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

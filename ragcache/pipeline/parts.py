@@ -123,7 +123,7 @@ class Parts:
                 scope=asking.scope,
                 seconds=seconds,
                 version=asking.request.version,
-                provider=asking.target.provider,
+                provider=asking.asked.provider,
                 **fields,
             )
         )

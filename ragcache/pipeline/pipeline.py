@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
@@ -27,6 +27,7 @@ from ..protocols import Embedder, Store, Target
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
 from .asking import Asked, Asking, Outcome, Policies, Understanding, ask, utc_now
+from .batch import answered
 from .calling import Calling
 from .finding import Finding
 from .invalidation import Documents, Epoch
@@ -67,6 +68,7 @@ class Pipeline:
         self.target = target
         self.hooks = hooks or Hooks()
         self._clock = clock
+        self._count = count
         self._parts = Parts(
             store=store, embedder=embedder, budgets=policies.budgets, hooks=self.hooks
         )
@@ -183,11 +185,30 @@ class Pipeline:
         """
         return self._run(request, target, streaming=True)
 
+    def abatch(
+        self, requests: Sequence[Request], *, target: Target | None = None, concurrency: int = 4
+    ) -> AsyncGenerator[tuple[int, Answer | Exception], None]:
+        """Yield (number of the request, its answer or what its target raised) as they come.
+
+        Exact entries come first, without the target; the rest goes out in the order that reuses
+        the most tokens, at most `concurrency` at a time.
+        """
+
+        async def ask_one(request: Request) -> Answer:
+            return await self.answer(request, target=target)
+
+        async def look(request: Request) -> Answer | None:
+            asking = self._asking(request, self._target(target))
+            found = await self._finding.again(asking)
+            return self._served(asking, found) if isinstance(found, Hit) else None
+
+        return answered(requests, look, ask_one, count=self._count, concurrency=concurrency)
+
     async def _run(
         self, request: Request, target: Target | None, *, streaming: bool
     ) -> AsyncGenerator[Chunk, None]:
         target = self._target(target)
-        asking = ask(request, Asked(name=target.name, model=request.model or target.model))
+        asking = self._asking(request, target)
         understanding = Understanding()
         found = await self._finding.find(asking, understanding)
         if isinstance(found, Hit):
@@ -198,6 +219,11 @@ class Pipeline:
         async with contextlib.aclosing(forward) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+    @staticmethod
+    def _asking(request: Request, target: Target) -> Asking:
+        model = request.model or target.model
+        return ask(request, Asked(name=target.name, model=model, provider=target.provider))
 
     def _target(self, given: Target | None) -> Target:
         target = given or self.target

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
 import psycopg
@@ -38,74 +39,107 @@ class Locks:
 
     Args:
         dsn: The app role's, not through a pooler: through one no lock is ever refused.
+        wait_s: Longest time a caller waits for the server's word, whatever the network does.
+        retry_s: How long a server that could not be asked is left alone.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, *, wait_s: float = 0.05, retry_s: float = 1.0) -> None:
         self._dsn = dsn
+        self._wait_s = wait_s
+        self._retry_s = retry_s
         self._held: set[int] = set()
         self._connection: Connection | None = None
         self._busy = asyncio.Lock()
+        self._away_until = 0.0
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     @asynccontextmanager
     async def alone(self, scope: Scope, key: str) -> AsyncIterator[bool]:
-        """Hold the lock of this key, if nobody has it; yields whether it is held.
+        """Hold the lock of this key, if nobody has it; yields whether the caller may go ahead.
 
-        Yields True as well where the server cannot be asked.
+        Yields True as well where the server cannot be asked in time.
         """
         number = lock_number(scope, key)
-        taken = await self._take(number)
+        taking = self._spawn(self._take(number))
         try:
-            yield taken
+            done, _ = await asyncio.wait({taking}, timeout=self._wait_s)
+            yield taking.result() if done else True
         finally:
-            if taken:
-                await self._give(number)
+            # In a task of its own: a caller who is cancelled here leaves no lock behind.
+            giving = self._spawn(self._give(number, taking))
+            if taking.done():
+                await asyncio.shield(giving)
 
     async def close(self) -> None:
         """Let go of everything."""
-        async with self._busy:
-            if self._connection is not None:
-                await self._connection.close()
-            self._connection = None
-            self._held.clear()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._connection is not None:
+            await self._connection.close()
+        self._connection = None
+        self._held.clear()
+
+    def _spawn(self, work: Coroutine[None, None, bool]) -> asyncio.Task[bool]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _take(self, number: int) -> bool:
+        """Return whether the caller may go ahead; what is held is in `_held`."""
         async with self._busy:
             if number in self._held:  # locks of one session do not exclude each other
                 return False
             try:
-                taken = await self._ask("SELECT pg_try_advisory_lock(%s)", number)
+                taken = await self._ask(b"SELECT pg_try_advisory_lock(%s)", number)
             except StoreUnavailableError:
                 return True
             if taken:
                 self._held.add(number)
             return taken
 
-    async def _give(self, number: int) -> None:
+    async def _give(self, number: int, taking: asyncio.Task[bool]) -> bool:
+        """Let go of what `taking` got, however late it got it."""
+        if not await taking:
+            return False
         async with self._busy:
             if number not in self._held:
-                return
+                return False
             self._held.discard(number)
             try:
-                await self._ask("SELECT pg_advisory_unlock(%s)", number)
+                return await self._ask(b"SELECT pg_advisory_unlock(%s)", number)
             except StoreUnavailableError:
-                return  # the server has let go of it together with the connection
+                return False  # the server let go of it together with the connection
 
-    async def _ask(self, statement: str, number: int) -> bool:
-        with translated():
-            if self._connection is None or self._connection.closed:
-                self._held.clear()
-                self._connection = await self._connect()
-            cursor = await self._connection.execute(statement.encode(), (number,))
-            row = await cursor.fetchone()
+    async def _ask(self, statement: bytes, number: int) -> bool:
+        if time.monotonic() < self._away_until:
+            raise StoreUnavailableError("Postgres: not reachable a moment ago")
+        try:
+            with translated():
+                connection = await self._connected()
+                cursor = await connection.execute(statement, (number,))
+                row = await cursor.fetchone()
+        except StoreUnavailableError:
+            self._away_until = time.monotonic() + self._retry_s
+            raise
         return row is not None and bool(row[0])
 
-    async def _connect(self) -> Connection:
+    async def _connected(self) -> Connection:
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        self._held.clear()  # the server let go of them together with the connection
         connection = await psycopg.AsyncConnection.connect(
-            self._dsn, autocommit=True, connect_timeout=2, prepare_threshold=None
+            self._dsn,
+            autocommit=True,
+            connect_timeout=2,
+            tcp_user_timeout=5000,
+            prepare_threshold=None,
         )
         if await is_pooled(connection):
             await connection.close()
             raise StoreUnavailableError(
                 "locks need a session of their own: give a DSN that goes past the pooler"
             )
+        self._connection = connection
         return connection

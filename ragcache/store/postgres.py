@@ -13,7 +13,6 @@ from psycopg import sql
 from psycopg.types import TypeInfo
 from psycopg_pool import AsyncConnectionPool
 
-from ..errors import StoreUnavailableError
 from ..protocols import Snapshot
 from ..types import Candidate, Document, Entry, EntryId, Keys, Scope, TenantId, Vector
 from . import checks
@@ -23,16 +22,14 @@ from .notices import notice
 from .queries import queries
 from .rows import (
     document_names,
-    entry_values,
     exact_candidate,
-    lineage_names,
     near_candidates,
-    refusal,
     scope_values,
     storable,
     unstorable,
 )
 from .session import Connection, Pool, Transaction, is_pooled, transaction
+from .storing import Storing
 from .vectors import HALFVEC, VECTOR, Column, checked, column_for
 
 _LOOKUP, _STORING, _INVALIDATION = queries("lookup"), queries("storing"), queries("invalidation")
@@ -83,12 +80,11 @@ class PostgresStore:
         self._halfvec = halfvec
         self._dimensions: dict[str, int] = {}
         self._fixed_dimensions = dimensions
-        self._quota = quota
-        self._since_count: dict[tuple[str, str], int] = {}
+        self._storing = Storing(quota)
         self._vector_type: TypeInfo | None = None
         self._checked = False
         self._checking = asyncio.Lock()
-        self._locks = Locks(dsn)
+        self._locks = Locks(dsn, wait_s=lookup_timeout_s)
         self._pool: Pool = AsyncConnectionPool(
             dsn,
             open=False,
@@ -251,86 +247,21 @@ class PostgresStore:
         Raises:
             VectorError: The vector is NaN, zero or of another length than this embedder's.
         """
-        values: dict[str, Any] = {"vector": None, "half": None}
+        vectors: dict[str, Vector | None] = {"vector": None, "half": None}
         if entry.vector is not None:
-            values |= self._vector_values(entry.vector, entry.embedder)
+            vectors |= self._vector_values(entry.vector, entry.embedder)
         if unstorable(entry):
             return "unstorable"
         await self._ready()
         async with transaction(
             self._pool, entry.scope.tenant, timeout_s=self._write_timeout_s, purpose="store"
         ) as connection:
-            return await self._put(connection, entry, snapshot, values)
+            return await self._storing.put(connection, entry, snapshot, vectors)
 
     def _vector_values(self, vector: Vector, embedder: str) -> dict[str, Vector]:
         sound = self._checked_vector(vector, embedder)
         column: Column = column_for(sound.size, halfvec=self._halfvec)
         return {{VECTOR: "vector", HALFVEC: "half"}[column]: sound}
-
-    async def _put(
-        self,
-        connection: Connection,
-        entry: Entry,
-        snapshot: Snapshot,
-        values: dict[str, Any],
-    ) -> str:
-        names = lineage_names(entry.lineage)
-        values |= entry_values(entry, snapshot.epoch) | {"names": list(names)}
-        epoch, quota = await self._lock_namespace(connection, values)
-        numbers = await self._lock_documents(connection, values)
-        if reason := refusal(snapshot, epoch, numbers):
-            return reason
-        if quota == 0:
-            return "quota"
-        await connection.execute(_STORING["supersede"], values)
-        values["numbers"] = [numbers[name] for name in names]
-        cursor = await connection.execute(_STORING["insert_entry"], values)
-        ((stored,),) = await cursor.fetchall()
-        if not stored:
-            return await self._collision(connection, values)
-        await self._evict(connection, values, quota)
-        return ""
-
-    async def _lock_namespace(
-        self, connection: Connection, values: dict[str, Any]
-    ) -> tuple[int, int]:
-        """Return epoch and quota, held still until the transaction ends."""
-        for _ in range(2):
-            cursor = await connection.execute(_STORING["lock_namespace"], values)
-            if (row := await cursor.fetchone()) is not None:
-                return row[0], self._quota if row[1] is None else row[1]
-            await connection.execute(_STORING["ensure_namespace"], values)
-        raise StoreUnavailableError(
-            f"the row of namespace {values['namespace']!r} vanished while an answer was stored"
-        )
-
-    async def _lock_documents(
-        self, connection: Connection, values: dict[str, Any]
-    ) -> dict[str, int]:
-        """Return the change number of each name, held still until the transaction ends."""
-        cursor = await connection.execute(_STORING["lock_documents"], values)
-        rows = await cursor.fetchall()
-        if len(rows) < len(values["names"]):
-            await connection.execute(_STORING["ensure_documents"], values)
-            rows = await (await connection.execute(_STORING["lock_documents"], values)).fetchall()
-        return dict(rows)
-
-    async def _collision(self, connection: Connection, values: dict[str, Any]) -> str:
-        """Storing the same entry twice (an unknown outcome of a commit) is storing it once."""
-        row = await (await connection.execute(_STORING["stored_id"], values)).fetchone()
-        return "" if row is not None and row[0] == values["id"] else "exists"
-
-    async def _evict(self, connection: Connection, values: dict[str, Any], quota: int) -> None:
-        """Make room now and then: counting on every store would cost more than the store."""
-        place = (values["tenant"], values["namespace"])
-        stored = self._since_count.get(place, 0) + 1
-        self._since_count[place] = stored % max(1, quota // 64)
-        if self._since_count[place]:
-            return
-        ((count,),) = await (await connection.execute(_STORING["count_entries"], values)).fetchall()
-        if count > quota:
-            settled = {**values, "excess": count - quota, "now": values["created_at"]}
-            await connection.execute(_STORING["evict"], settled)
 
     async def touch(self, scope: Scope, entry: EntryId, *, now: datetime) -> None:
         """Note a hit: never extends a lifetime."""
@@ -400,7 +331,11 @@ class PostgresStore:
             return int(cursor.rowcount)
 
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
-        """Hold the turn of a key inside its scope; yields False while another process has it."""
+        """Hold the turn of a key inside its scope; yields False while another process has it.
+
+        It holds no connection of the pool. Where the server cannot be asked, every process has
+        the turn: a second call is better than none.
+        """
         return self._locks.alone(scope, key)
 
     def _writing(self, tenant: TenantId, **options: Any) -> Transaction:

@@ -13,23 +13,24 @@ from types import MappingProxyType
 
 import pytest
 
-from ragcache.store import postgres
+from ragcache.store import postgres, storing
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns
+from ragcache.store.storing import Storing
 from ragcache.types import Document, TenantId
 from tests.store_samples import NOW, entry, request, unit
 
 KINDS = ("change", "epoch", "purge")
 
 
-class Slow(PostgresStore):
+class Slow(Storing):
     """Stops for a moment while it stores: before it looks, after it has looked, or not at all."""
 
     dice = random.Random(20310402)
 
-    async def _lock_documents(self, connection, values):
+    async def lock_documents(self, connection, values):
         await self._stop()
-        numbers = await super()._lock_documents(connection, values)
+        numbers = await super().lock_documents(connection, values)
         await self._stop()
         return numbers
 
@@ -40,20 +41,21 @@ class Slow(PostgresStore):
 
 async def rounds(dsns: Dsns, tenant: str, count: int) -> tuple[int, int]:
     """Return how many answers were stored, and how many stale ones were served."""
-    store = Slow(dsns.app, pool_size=4, pool_wait_s=10, lookup_timeout_s=10)
+    store = PostgresStore(dsns.app, pool_size=4, pool_wait_s=10, lookup_timeout_s=10)
+    store._storing = Slow(quota=100_000)
     await store.open()
     outcomes = [await one_round(store, TenantId(f"{tenant}-{n % 7}"), n) for n in range(count)]
     await store.close()
     return sum(stored for stored, _ in outcomes), sum(stale for _, stale in outcomes)
 
 
-async def one_round(store: Slow, tenant: TenantId, number: int) -> tuple[bool, bool]:
+async def one_round(store: PostgresStore, tenant: TenantId, number: int) -> tuple[bool, bool]:
     name = f"d{number}"
     asked = request(tenant, question=f"q{number}", documents=(Document(text=name, source=name),))
     made = entry(asked, vector=unit(1.0, number * 0.01))
     begun = await store.snapshot(made.scope, asked.documents)
-    storing = asyncio.create_task(store.put(made, begun))
-    await asyncio.sleep(store.dice.random() * 0.006)
+    putting = asyncio.create_task(store.put(made, begun))
+    await asyncio.sleep(Slow.dice.random() * 0.006)
     kind = KINDS[number % len(KINDS)]
     if kind == "change":
         await store.change(tenant, [name])
@@ -61,7 +63,7 @@ async def one_round(store: Slow, tenant: TenantId, number: int) -> tuple[bool, b
         await store.bump_epoch(tenant, made.scope.namespace)
     else:
         await store.purge(tenant)
-    outcome = await storing
+    outcome = await putting
     exact = await store.find_exact(made.scope, made.keys, now=NOW)
     near = await store.find_similar(made.scope, made.vector, embedder="E", now=NOW, limit=1)
     served = [c.entry.id for c in (*exact, *near) if c.current]
@@ -70,14 +72,14 @@ async def one_round(store: Slow, tenant: TenantId, number: int) -> tuple[bool, b
 
 def without_guard(monkeypatch):
     """Check, then write, and trust it: what the guard replaces."""
-    storing = {name: text.replace("FOR SHARE", "") for name, text in postgres._STORING.items()}
+    unlocked = {name: text.replace("FOR SHARE", "") for name, text in storing._SQL.items()}
     lookup = dict(postgres._LOOKUP)
     start = lookup["find_exact"].index("       e.epoch = coalesce(")
     end = lookup["find_exact"].index("  FROM ragcache.entry e\n WHERE")
     lookup["find_exact"] = (
         lookup["find_exact"][:start] + "       true AS current\n" + lookup["find_exact"][end:]
     )
-    monkeypatch.setattr(postgres, "_STORING", MappingProxyType(storing))
+    monkeypatch.setattr(storing, "_SQL", MappingProxyType(unlocked))
     monkeypatch.setattr(postgres, "_LOOKUP", MappingProxyType(lookup))
 
 
@@ -114,7 +116,7 @@ async def test_storing_and_changing_take_turns(store, tenant, guard):
         assert await store.put(made, begun) == "document_changed"
         return
     holding, go_on = asyncio.Event(), asyncio.Event()
-    lock = store._lock_documents
+    lock = store._storing.lock_documents
 
     async def held(connection, values):
         numbers = await lock(connection, values)
@@ -122,14 +124,14 @@ async def test_storing_and_changing_take_turns(store, tenant, guard):
         await go_on.wait()
         return numbers
 
-    store._lock_documents = held
-    storing = asyncio.create_task(store.put(made, begun))
+    store._storing.lock_documents = held
+    putting = asyncio.create_task(store.put(made, begun))
     await holding.wait()
     changing = asyncio.create_task(store.change(tenant, ["d"]))
     done, _ = await asyncio.wait({changing}, timeout=0.2)
     assert not done, "the change did not wait for the store"
     go_on.set()
-    assert await storing == ""
+    assert await putting == ""
     assert await changing == 1
     (found,) = await store.find_exact(made.scope, made.keys, now=NOW)
     assert not found.current

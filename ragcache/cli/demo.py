@@ -10,7 +10,7 @@ import typer
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command()(demo)
+    app.command(epilog="Example: ragcache demo --docs docs")(demo)
 
 
 def demo(

@@ -19,7 +19,7 @@ from ..events import Event, Hooks, LookedUp
 from ..providers import find_price
 from ..settings import Settings
 from ..types import Hit
-from .documents import passages
+from .documents import Passage, passages
 from .model import Model, named_model, own_model
 from .questions import Question, questions_for
 from .report import show
@@ -115,7 +115,7 @@ def run_demo(docs: Path | None = None) -> int:
     questions = questions_for(docs, texts)
     with ExitStack() as stack, Steps(Console(stderr=True)) as steps:
         starting = _model(stack, steps)
-        retriever = _index(texts, steps)
+        retriever = index(texts, steps)
         model = _ready(starting, steps)
         with steps.step("start Postgres"):
             served = Served()
@@ -166,7 +166,8 @@ def _ready(starting: Model | Starting, steps: Steps) -> Model:
     return own_model(engine.base_url, engine.model)
 
 
-def _index(texts: Sequence[Any], steps: Steps) -> VectorStoreRetriever:
+def index(texts: Sequence[Passage], steps: Steps) -> VectorStoreRetriever:
+    """Return a retriever over the passages, with the sentence encoder that ragcache uses."""
     from ..embedders import SentenceTransformerEmbedder
     from .chain import SentenceEmbeddings, indexed
 

@@ -13,6 +13,7 @@ from ..types import Vector
 #: page of 8 kB beside the other columns.
 VECTOR_DIMENSIONS_MAX = 1800
 HALFVEC_DIMENSIONS_MAX = 3600
+_UNIT_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ def column_for(dimensions: int, *, halfvec: bool) -> Column:
 
 
 def checked(vector: Vector, dimensions: int | None) -> Vector:
-    """Return the vector as float32 if it can be compared by cosine.
+    """Return the vector as float32 of unit length if it can be compared by cosine.
 
     Postgres orders NaN above every number, and the cosine to a zero vector is NaN: neither may
     ever reach a comparison.
@@ -65,6 +66,10 @@ def checked(vector: Vector, dimensions: int | None) -> Vector:
         )
     if not np.isfinite(values).all():
         raise VectorError("the vector holds NaN or infinity: the embedder failed on this text")
-    if not float(np.dot(values, values)) > 0.0:
+    length = float(np.linalg.norm(values.astype(np.float64)))
+    if length == 0.0:
         raise VectorError("the vector is zero: the embedder failed on this text")
-    return values
+    if abs(length - 1.0) < _UNIT_TOLERANCE:
+        return values
+    # Squares of very small or large values leave float32, in which Postgres adds them up.
+    return (values / length).astype(np.float32)

@@ -67,16 +67,21 @@ class Bridge:
 
     # --- from another loop ---------------------------------------------------------------------
 
-    async def aanswer(self, request: Request, *, target: Target | None = None) -> Answer:
-        """Return the answer to a caller on a loop of its own; the target runs on that loop."""
-        there = None if target is None else _Elsewhere(target, asyncio.get_running_loop())
+    async def aanswer(
+        self, request: Request, *, target: Target | None = None, here: bool = True
+    ) -> Answer:
+        """Return the answer to a caller on a loop of its own.
+
+        The target runs on that loop too, or where not `here` on the cache's own.
+        """
+        there = _placed(target, here=here)
         return await asyncio.wrap_future(self._submit(self.cache.answer(request, target=there)))
 
     async def astream(
-        self, request: Request, *, target: Target | None = None
+        self, request: Request, *, target: Target | None = None, here: bool = True
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the answer in pieces to a caller on a loop of its own."""
-        there = None if target is None else _Elsewhere(target, asyncio.get_running_loop())
+        """Yield the answer in pieces to a caller on a loop of its own; `here` as in `aanswer`."""
+        there = _placed(target, here=here)
         chunks = self.cache.stream(request, target=there)
         try:
             while True:
@@ -141,6 +146,12 @@ def submit(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> Fut
     return asyncio.run_coroutine_threadsafe(work, loop)
 
 
+def _placed(target: Target | None, *, here: bool) -> Target | None:
+    if target is None or not here:
+        return target
+    return _Elsewhere(target, asyncio.get_running_loop())
+
+
 async def _next(chunks: AsyncGenerator[Chunk, None]) -> Any:
     return await anext(chunks, _END)
 
@@ -202,6 +213,11 @@ class Doors:
             )
         self._cache = cache
         self._loop = cache.loop if isinstance(cache, Bridge) else _running()
+
+    @property
+    def target(self) -> Target | None:
+        """The cache's own target."""
+        return (self._cache.cache if isinstance(self._cache, Bridge) else self._cache).target
 
     def from_thread(self) -> Bridge | None:
         """Return the way in for a call that blocks; None where it would wait for itself."""

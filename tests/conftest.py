@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -13,7 +14,22 @@ pytest_plugins = [
     "tests.fixtures_postgres",
     "tests.fixtures_vllm",
     "tests.fixtures_langchain",  # builds on those above
+    "tests.fixtures_llama_index",  # as well
 ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to the other leg.
+
+    LlamaIndex's OpenAI classes refuse the `openai` package that the rest is tested with: their
+    tests run in an environment of their own (`make test-llama-index`).
+    """
+    if importlib.util.find_spec("llama_index.llms") is not None:
+        return
+    kept = [item for item in items if item.get_closest_marker("llama_index") is None]
+    if left_out := [item for item in items if item not in set(kept)]:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,95 @@
+"""Start, pieces and end of a call, told to LlamaIndex's watchers where no model told them.
+
+A model announces its own calls. An answer from the cache, or from a call that another request
+made, is announced here: once, and without a prompt in the old callbacks, whose token counters
+would count its tokens as spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.instrumentation.events.exception import ExceptionEvent
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMChatInProgressEvent,
+    LLMChatStartEvent,
+    LLMCompletionEndEvent,
+    LLMCompletionInProgressEvent,
+    LLMCompletionStartEvent,
+)
+from llama_index.core.instrumentation.span import active_span_id
+from llama_index_instrumentation import get_dispatcher
+
+_dispatcher = get_dispatcher(__name__)
+
+
+class Announcement:
+    """One call that no model makes.
+
+    Args:
+        llm: The wrapped LLM.
+        prompt: Messages of a chat, or the text of a completion.
+        kwargs: Further arguments of the call.
+    """
+
+    def __init__(
+        self, llm: Any, prompt: Sequence[ChatMessage] | str, kwargs: dict[str, Any]
+    ) -> None:
+        self._prompt = prompt
+        self._callbacks = llm.callback_manager
+        self._span_id = active_span_id.get()
+        payload = llm.to_payload()
+        self._tell(self._start(payload, kwargs))
+        with self._callbacks.as_trace("chat"):
+            self._event_id = self._callbacks.on_event_start(
+                CBEventType.LLM,
+                payload={EventPayload.ADDITIONAL_KWARGS: kwargs, EventPayload.SERIALIZED: payload},
+            )
+
+    def _start(self, payload: dict[str, Any], kwargs: dict[str, Any]) -> Any:
+        if isinstance(self._prompt, str):
+            return LLMCompletionStartEvent(
+                model_dict=payload, prompt=self._prompt, additional_kwargs=kwargs
+            )
+        return LLMChatStartEvent(
+            model_dict=payload, messages=list(self._prompt), additional_kwargs=kwargs
+        )
+
+    def piece(self, response: ChatResponse | CompletionResponse) -> None:
+        """Tell of a piece of a stream."""
+        if isinstance(response, CompletionResponse):
+            self._tell(LLMCompletionInProgressEvent(prompt=str(self._prompt), response=response))
+        else:
+            self._tell(LLMChatInProgressEvent(messages=list(self._prompt), response=response))  # type: ignore[arg-type]  # a chat's prompt is messages
+
+    def end(self, response: ChatResponse | CompletionResponse | None, *, spent: bool) -> None:
+        """Tell that the call has ended, and whether a model was paid for it."""
+        payload: dict[str, Any] = {}
+        if isinstance(self._prompt, str):
+            if isinstance(response, CompletionResponse):
+                self._tell(LLMCompletionEndEvent(prompt=self._prompt, response=response))
+            payload = {EventPayload.PROMPT: self._prompt, EventPayload.COMPLETION: response}
+        else:
+            if response is None or isinstance(response, ChatResponse):
+                self._tell(LLMChatEndEvent(messages=list(self._prompt), response=response))
+            payload = {EventPayload.MESSAGES: self._prompt, EventPayload.RESPONSE: response}
+        self._callbacks.on_event_end(
+            CBEventType.LLM,
+            payload=payload if spent else {EventPayload.RESPONSE: response},
+            event_id=self._event_id,
+        )
+
+    def failed(self, error: BaseException) -> None:
+        """Tell that the call has failed."""
+        self._tell(ExceptionEvent(exception=error))
+        self._callbacks.on_event_end(
+            CBEventType.LLM, payload={EventPayload.EXCEPTION: error}, event_id=self._event_id
+        )
+
+    def _tell(self, event: Any) -> None:
+        event.span_id = self._span_id
+        _dispatcher.event(event)

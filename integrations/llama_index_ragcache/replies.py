@@ -1,0 +1,241 @@
+"""A model's answer, between LlamaIndex and ragcache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+
+from ragcache.binding import told_of
+from ragcache.targets.usage import openai_usage
+from ragcache.types import UNKNOWN_USAGE, Answer, Completion, JsonObject, Usage
+
+from .messages import message_of, plain_object
+
+#: Ways in which providers say that an answer ended by itself, or how else.
+_FINISHED = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "stop": "stop",
+    "completed": "stop",
+    "complete": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+}
+_FINISH_KEYS = ("finish_reason", "stop_reason", "done_reason", "finishReason")
+_COUNTS = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+Response: TypeAlias = ChatResponse | CompletionResponse
+R = TypeVar("R", bound=Response)
+
+
+def completion_of(response: Response) -> Completion:
+    """Return what ragcache reads of a response; the response itself is carried along."""
+    raw = plain_object(response.raw)
+    choice = _choice(raw)
+    return Completion(
+        text=text_of(response),
+        finish_reason=finish_of(response),
+        tool_calls=_calls(response),
+        refusal=(choice.get("message") or {}).get("refusal"),
+        usage=_usage(raw),
+        model=str(raw.get("model") or ""),
+        id=str(raw.get("id") or ""),
+        raw=response,
+    )
+
+
+def text_of(response: Response) -> str:
+    """Return the text of a response."""
+    if isinstance(response, CompletionResponse):
+        return response.text
+    return response.message.content or ""
+
+
+def _calls(response: Response) -> tuple[JsonObject, ...]:
+    return (
+        () if isinstance(response, CompletionResponse) else message_of(response.message).tool_calls
+    )
+
+
+def finish_of(response: Response) -> str | None:
+    """Return why the answer ended, None where nobody says."""
+    if isinstance(response, ChatResponse) and not _is_text(response.message):
+        return "content_blocks"  # more than text: a stored answer could not give it back
+    raw = plain_object(response.raw)
+    said = {**response.additional_kwargs, **raw, **_choice(raw)}
+    reason = next((said[k] for k in _FINISH_KEYS if said.get(k)), None)
+    return _FINISHED.get(str(reason).lower(), str(reason)) if reason else None
+
+
+def is_closing(response: Response) -> bool:
+    """Whether a piece of a stream says why it ended, or comes after that: counts of tokens."""
+    raw = response.raw
+    choices = raw.get("choices") if isinstance(raw, dict) else getattr(raw, "choices", None)
+    if choices is not None:
+        first = choices[0] if choices else None
+        if first is None:
+            return True
+        reason = first.get("finish_reason") if isinstance(first, dict) else first.finish_reason
+        return bool(reason)
+    found = raw if isinstance(raw, dict) else getattr(raw, "__dict__", {})
+    return any(found.get(key) for key in _FINISH_KEYS)
+
+
+def _is_text(message: ChatMessage) -> bool:
+    plain_kinds = ("text", ThinkingBlock.model_fields["block_type"].default)
+    calls = ToolCallBlock.model_fields["block_type"].default
+    return all(block.block_type in (*plain_kinds, calls) for block in message.blocks)
+
+
+def _choice(raw: Mapping[str, Any]) -> dict[str, Any]:
+    choices = raw.get("choices")
+    return dict(choices[0]) if isinstance(choices, list) and choices else {}
+
+
+def _usage(raw: Mapping[str, Any]) -> Usage:
+    usage = raw.get("usage")
+    if not isinstance(usage, Mapping):
+        return UNKNOWN_USAGE
+    if "prompt_tokens" in usage:
+        return openai_usage(usage)
+    return _additive_usage(usage) if "input_tokens" in usage else UNKNOWN_USAGE
+
+
+def _additive_usage(usage: Mapping[str, Any]) -> Usage:
+    """Read a Messages API usage: cached tokens come on top of the input tokens.
+
+    Source: Anthropic API reference, prompt caching, `usage` (checked 2026-11).
+    """
+    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
+    hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens")
+    return Usage(
+        input_tokens=int(usage["input_tokens"]) + int(read or 0) + int(written or 0),
+        cached_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=hour,
+        output_tokens=usage.get("output_tokens"),
+    )
+
+
+# --- what the caller gets ----------------------------------------------------------------------
+
+
+def chat_reply(answer: Answer) -> ChatResponse:
+    """Return the answer as a chat response, never shared with another caller."""
+    raw = answer.completion.raw if answer.completion else None
+    if isinstance(raw, ChatResponse):
+        return _own(raw, answer, delta=None)
+    return chat_piece(answer.text, None, answer)
+
+
+def completion_reply(answer: Answer) -> CompletionResponse:
+    """Return the answer as a completion, never shared with another caller."""
+    raw = answer.completion.raw if answer.completion else None
+    if isinstance(raw, CompletionResponse):
+        return _own(raw, answer, delta=None)
+    return completion_piece(answer.text, None, answer)
+
+
+def chat_piece(text: str, delta: str | None, answer: Answer | None = None) -> ChatResponse:
+    """Return a piece of an answer that no model of LlamaIndex's gave."""
+    return ChatResponse(
+        message=ChatMessage(
+            role=MessageRole.ASSISTANT, blocks=[TextBlock(text=text), *_call_blocks(answer)]
+        ),
+        delta=delta,
+        raw=_raw(answer) if answer else None,
+        additional_kwargs=_told(answer) if answer else {},
+    )
+
+
+def _call_blocks(answer: Answer | None) -> list[ToolCallBlock]:
+    completion = answer.completion if answer else None
+    return [
+        ToolCallBlock(
+            tool_call_id=call.get("id"),
+            tool_name=call["function"]["name"],
+            tool_kwargs=call["function"]["arguments"] or {},
+        )
+        for call in (completion.tool_calls if completion else ())
+    ]
+
+
+def completion_piece(
+    text: str, delta: str | None, answer: Answer | None = None
+) -> CompletionResponse:
+    """Return a piece of a completion that no model of LlamaIndex's gave."""
+    return CompletionResponse(
+        text=text,
+        delta=delta,
+        raw=_raw(answer) if answer else None,
+        additional_kwargs=_told(answer) if answer else {},
+    )
+
+
+def _own(response: R, answer: Answer, *, delta: str | None) -> R:
+    """Return a copy that says what the cache did; one of a shared call spent nothing."""
+    copy = copied(response)
+    copy.delta = delta
+    copy.additional_kwargs |= {"ragcache": told_of(answer)}
+    if answer.status.collapsed:
+        copy.additional_kwargs |= _COUNTS
+        copy.raw = _raw(answer)
+    return copy
+
+
+def copied(response: R) -> R:
+    """Return a copy of a response that its caller may change."""
+    update: dict[str, Any] = {"additional_kwargs": dict(response.additional_kwargs)}
+    if isinstance(response, ChatResponse):
+        update["message"] = response.message.model_copy(deep=True)
+    untyped: Any = response
+    copy: R = untyped.model_copy(update=update)
+    return copy
+
+
+def closed(response: R, answer: Answer, *, delta: str | None) -> R:
+    """Return a model's own response as the closing piece of a stream, with the status."""
+    return _own(response, answer, delta=delta)
+
+
+def _told(answer: Answer) -> dict[str, Any]:
+    return {**_counts(answer), "ragcache": told_of(answer)}
+
+
+def _counts(answer: Answer) -> dict[str, int]:
+    usage = answer.usage
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return {}
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+
+
+def _raw(answer: Answer) -> dict[str, Any]:
+    """Return what stands for a provider's body, in the shape that LlamaIndex's readers know."""
+    completion = answer.completion
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+    if completion and completion.tool_calls:
+        message["tool_calls"] = [dict(call) for call in completion.tool_calls]
+    reason = (completion.finish_reason if completion else None) or "stop"
+    return {
+        "id": completion.id if completion else "",
+        "model": completion.model if completion else "",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": _counts(answer) or None,
+        "ragcache": told_of(answer),
+    }

@@ -2,9 +2,12 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+LLAMA_INDEX_VENV ?= .venv-llama-index
+LLAMA_INDEX_BIN := $(LLAMA_INDEX_VENV)/bin
+LLAMA_INDEX_TESTS := $(addsuffix llama_index,tests/unit/ tests/integration/) tests/cases/test_adapters_llama_index.py
 
 help:  ## Show what can be done
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 $(VENV)/.installed: $(wildcard requirements/*) pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,16 +26,28 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint  ## Every promise, with small counts
+test: lint test-llama-index  ## Every promise, with small counts
 	$(BIN)/python -m pytest -m "not prove"
 
-prove: $(VENV)/.installed  ## The large counts
+prove: $(VENV)/.installed $(LLAMA_INDEX_VENV)/.installed  ## The large counts
 	$(BIN)/python -m pytest -m prove
+	$(LLAMA_INDEX_BIN)/python -m pytest -m prove $(LLAMA_INDEX_TESTS)
+
+# LlamaIndex's OpenAI classes refuse openai 3: a second, smaller environment with openai 2.
+$(LLAMA_INDEX_VENV)/.installed: requirements/llama-index.txt pyproject.toml
+	test -x $(LLAMA_INDEX_BIN)/python || $(PYTHON) -m venv $(LLAMA_INDEX_VENV)
+	$(LLAMA_INDEX_BIN)/python -m pip --disable-pip-version-check install -q --no-deps -r requirements/llama-index.txt
+	$(LLAMA_INDEX_BIN)/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
+	$(LLAMA_INDEX_BIN)/python -c "import llama_index.llms.openai_like"
+	touch $@
+
+test-llama-index: $(LLAMA_INDEX_VENV)/.installed  ## What needs LlamaIndex's OpenAI classes
+	$(LLAMA_INDEX_BIN)/python -m pytest -m "not prove" $(LLAMA_INDEX_TESTS)
 
 bench: $(VENV)/.installed  ## Speed and memory
 	$(BIN)/python -m pytest tests/benchmarks --override-ini testpaths=tests/benchmarks
 
 clean:  ## Remove what was built here
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LLAMA_INDEX_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint test prove bench clean
+.PHONY: help install demo lint test test-llama-index prove bench clean

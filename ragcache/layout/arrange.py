@@ -251,7 +251,7 @@ def _finished(
         messages=messages,
         tools=tools,
         blocks=blocks,
-        boundaries=boundaries_of(messages, tools, cuts),
+        boundaries=boundaries_of(messages, parts, cuts),
         predicted_tokens=_reused(head, steps, context),
         plan=Plan(
             head=head,

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..types import Fingerprint
-from .ordering import Item
+from .ordering import Item, within
+from .policy import LayoutPolicy
 
 #: What a merge costs: a tenth of the tokens that only one of the two holds.
 _LOSS = 0.1
@@ -43,12 +44,34 @@ class _Group:
     number: int = field(default=0)
 
 
-def schedule(batch: Sequence[Sequence[Item]]) -> tuple[Slot, ...]:
+def schedule(
+    batch: Sequence[Sequence[Item]], *, policy: LayoutPolicy | None = None
+) -> tuple[Slot, ...]:
     """Return the requests in the order to send them, each with the order of its blocks.
 
     Args:
         batch: The items of each request, in retrieval order.
+        policy: Its pins and displacement limit; no limits for None.
     """
+    pinned = policy.pin_top if policy is not None else 0
+    limit = policy.max_displacement if policy is not None else None
+    free = [items[pinned:] for items in batch]
+    return tuple(
+        Slot(request=slot.request, order=_limited(slot.order, pinned, batch[slot.request], limit))
+        for slot in _scheduled(free)
+    )
+
+
+def _limited(
+    order: Sequence[int], pinned: int, items: Sequence[Item], limit: int | None
+) -> tuple[int, ...]:
+    """Return an order of the free items as one of all, the pinned ones last, best one last."""
+    best = reversed(range(min(pinned, len(items))))
+    wanted = (*(at + pinned for at in order), *best)
+    return wanted if limit is None else within(wanted, limit)
+
+
+def _scheduled(batch: Sequence[Sequence[Item]]) -> tuple[Slot, ...]:
     tokens = {item.key: item.tokens for items in batch for item in items}
     roots = _Clustering(_leaves(batch, tokens), tokens).roots()
     ranks = [{item.key: at for at, item in reversed(list(enumerate(items)))} for items in batch]

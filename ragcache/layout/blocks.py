@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..keys import encode, normal_text
+from ..keys import normal_text
 from ..types import Block, Document, Fingerprint, Label
 from .policy import LayoutPolicy
 
 _TAG = "document"
+#: Values that stand in a tag as they are.
+_PLAIN = re.compile(r"[\w./:#?&=%+-]*")
+#: Digits that SHA-256 always gives.
+_MOST_DIGITS = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,13 @@ class _Draft:
     rank: int
     text: str
     source: str
-    digits: str
+    identity: str
+
+    @property
+    def digits(self) -> str:
+        """A long decimal number without a leading zero, of which a label is the start."""
+        number = int(self.identity, 16)
+        return f"{number % 9 + 1}{number // 9}"
 
 
 def make_blocks(
@@ -51,7 +62,9 @@ def body_of(document: Document, policy: LayoutPolicy) -> str:
 
 def identity_of(source: str, text: str) -> str:
     """Return the hash of source and printed text that label and block hash come from."""
-    return hashlib.sha256(b"ragcache/block/1" + encode((source, text))).hexdigest()
+    name = source.encode("utf-8", "surrogatepass")
+    framed = b"ragcache/block/1:%d:%b" % (len(name), name)
+    return hashlib.sha256(framed + text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _merge(documents: Sequence[Document], policy: LayoutPolicy) -> list[_Draft]:
@@ -71,14 +84,8 @@ def _draft(text: str, found: Sequence[tuple[int, Document]]) -> _Draft:
         rank=found[0][0],
         text=text,
         source=source,
-        digits=_digits(identity_of(source, text)),
+        identity=identity_of(source, text),
     )
-
-
-def _digits(identity: str) -> str:
-    """Return a long decimal number without a leading zero, of which a label is the start."""
-    number = int(identity, 16)
-    return f"{number % 9 + 1}{number // 9}"
 
 
 def _labels(
@@ -86,9 +93,9 @@ def _labels(
 ) -> list[Label]:
     """Return one label a block. Those that collide are lengthened together, so that which of
     them came first makes no difference."""
-    lengths = [length] * len(drafts)
+    lengths, digits = [length] * len(drafts), [draft.digits for draft in drafts]
     while True:
-        labels = [Label(d.digits[:n]) for d, n in zip(drafts, lengths, strict=True)]
+        labels = [Label(d[:n]) for d, n in zip(digits, lengths, strict=True)]
         clashing = _clashing(drafts, labels, taken)
         if not clashing:
             return labels
@@ -105,11 +112,8 @@ def _clashing(
     return [
         at
         for at, label in enumerate(labels)
-        if len(label) < len(drafts[at].digits)
-        and (
-            counts[label] > 1
-            or (label in taken and taken[label] != identity_of(drafts[at].source, drafts[at].text))
-        )
+        if (counts[label] > 1 or taken.get(label, drafts[at].identity) != drafts[at].identity)
+        and len(label) < _MOST_DIGITS
     ]
 
 
@@ -117,7 +121,7 @@ def _finish(draft: _Draft, label: Label, policy: LayoutPolicy) -> Block:
     return Block(
         label=label,
         text=render_block(label, draft, policy),
-        hash=Fingerprint(identity_of(draft.source, draft.text)),
+        hash=Fingerprint(draft.identity),
         documents=draft.documents,
         rank=draft.rank,
     )
@@ -162,6 +166,8 @@ def _opens(folded: str, tag: str) -> bool:
 def _quoted(value: Any) -> str:
     """Return a value on one line that cannot close the tag it stands in."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    if _PLAIN.fullmatch(text):
+        return f'"{text}"'
     return (
         json.dumps(" ".join(text.split()), ensure_ascii=False).replace("<", "‹").replace(">", "›")
     )

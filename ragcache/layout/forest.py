@@ -25,11 +25,16 @@ class GroupTree:
     """
 
     def __init__(
-        self, *, tree: PrefixTree, statistics: CoRetrieval, wording: Wording | None = None
+        self,
+        *,
+        tree: PrefixTree,
+        statistics: CoRetrieval,
+        wording: Wording | None = None,
+        marked: bool = False,
     ) -> None:
         self.tree = tree
         self.statistics = statistics
-        self.known = Knowledge(tree, statistics, wording)
+        self.known = Knowledge(tree, statistics, wording, marked)
         self.learned = Learned()
         self.last: tuple[Part, ...] = ()
 
@@ -63,8 +68,8 @@ class GroupTree:
 
     def _support(self, plan: Plan) -> tuple[int, ...]:
         """Return how many past requests held the first 0, 1, 2, ... blocks of the prompt."""
-        held = self.statistics.shared([step.key for step in plan.steps])
-        counts = np.cumprod(held, axis=0).sum(axis=1)
+        held, requests = self.statistics.shared([step.key for step in plan.steps])
+        counts = np.cumprod(held, axis=0) @ requests
         return (len(self.statistics), *(int(count) for count in counts))
 
     def difference(self, layout: Layout) -> Difference | None:
@@ -81,8 +86,10 @@ class PrefixForest:
         max_entries: Sequences one tree remembers, and trust groups the forest remembers.
         max_tokens: Tokens one tree remembers: the size of the target's cache where it is known.
         max_blocks_per_entry: Bound of the nodes: `max_entries` times this.
+        max_requests: Retrievals one trust group remembers: 1,000 tell what all would, to .002.
         lifetime_s: The provider's lifetime of an unused prefix; None where it is unknown.
         eviction: Which sequence is forgotten first.
+        marked: The target finds again only what was marked and written.
     """
 
     def __init__(
@@ -91,10 +98,14 @@ class PrefixForest:
         max_entries: int = 1000,
         max_tokens: int | None = 10_000_000,
         max_blocks_per_entry: int = 16,
+        max_requests: int = 1000,
         lifetime_s: float | None = None,
         eviction: Eviction = "lru",
+        marked: bool = False,
     ) -> None:
         self._max_entries = max_entries
+        self._max_requests = max_requests
+        self._marked = marked
         self._max_tokens = max_tokens
         self._max_nodes = max_entries * max_blocks_per_entry
         self._lifetime_s = lifetime_s
@@ -144,6 +155,7 @@ class PrefixForest:
         )
         return GroupTree(
             tree=tree,
-            statistics=CoRetrieval(max_requests=self._max_entries),
+            statistics=CoRetrieval(max_requests=self._max_requests),
             wording=Wording(max_blocks=4 * self._max_entries),
+            marked=self._marked,
         )

@@ -182,8 +182,7 @@ def _votes(
     items: Sequence[Item], known: Knowledge
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return who votes: past requests, and groups of blocks that are worded alike."""
-    held = known.statistics.shared([item.key for item in items])
-    weights = np.ones(held.shape[1])
+    held, weights = known.statistics.shared([item.key for item in items])
     if known.wording is None:
         return held, weights
     alike = known.wording.similarities([(item.key, item.text) for item in items])
@@ -195,12 +194,10 @@ def _groups(alike: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
     """Return each block with its 1, 2, ... nearest ones, as far as half of the request."""
     count = len(alike)
     np.fill_diagonal(alike, np.inf)
-    nearest = np.argsort(-alike, axis=1, kind="stable")[:, : max(2, count // 2)]
-    columns = nearest.shape[1] - 1
-    groups = np.zeros((count, count, columns))
-    of = np.arange(count)
-    groups[nearest[:, 0], of, :] = 1.0
-    for size in range(columns):
-        groups[nearest[:, size + 1], of, size:] = 1.0
-    strength = np.take_along_axis(alike, nearest[:, 1:], axis=1)
-    return groups.reshape(count, count * columns), strength.reshape(count * columns)
+    nearest = np.argsort(-alike, axis=1, kind="stable")
+    place = np.empty_like(nearest)
+    np.put_along_axis(place, nearest, np.arange(count)[None, :], axis=1)
+    sizes = np.arange(1, max(2, count // 2))
+    groups = place.T[:, :, None] <= sizes
+    strength = np.take_along_axis(alike, nearest[:, sizes], axis=1)
+    return groups.reshape(count, -1).astype(np.float64), strength.ravel()

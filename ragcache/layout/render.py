@@ -82,14 +82,15 @@ def _mark(message: Message) -> str:
 
 
 def boundaries_of(
-    messages: Sequence[Message], tools: Sequence[JsonObject], cuts: Sequence[tuple[int, int]]
+    messages: Sequence[Message], parts: Sequence[Part], cuts: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
     """Return the offsets in the rendered prompt behind the head and behind each block."""
-    at = sum(len(part.text) for part in parts_of((), tools))
+    tools = len(parts) - len(messages)
+    at = sum(len(part.text) for part in parts[:tools])
     head, starts = at, []
-    for index, message in enumerate(messages):
+    for index, (message, part) in enumerate(zip(messages, parts[tools:], strict=True)):
         starts.append(at + len(f"<|{message.role}|>\n"))
-        at += len(opening(message))
+        at += len(part.text)
         if index == 0 and message.role == "system":
             head = at
     return (head, *(starts[index] + offset for index, offset in cuts))

@@ -23,8 +23,9 @@ _BUCKETS = 1 << 16
 _KEYWORDS = 32
 _MAX_CHARACTERS = 2000
 
-_Vector = tuple[NDArray[np.uint32], NDArray[np.float32]]
-_NOTHING: _Vector = (np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
+#: Buckets of the rarest words of a text, and their weights.
+_Vector = tuple[NDArray[np.uint16], NDArray[np.float32]]
+_NOTHING: _Vector = (np.empty(0, dtype=np.uint16), np.empty(0, dtype=np.float32))
 
 
 class Wording:
@@ -62,21 +63,21 @@ class Wording:
     def _read(self, key: Fingerprint, text: str) -> _Vector:
         words = _WORD.findall(text[:_MAX_CHARACTERS].lower())
         hashes = [zlib.crc32(word.encode("utf-8", "surrogatepass")) for word in words]
-        found, counts = np.unique(np.array(hashes, dtype=np.uint32), return_counts=True)
+        buckets = np.array(hashes, dtype=np.uint32).astype(np.uint16)
+        found, counts = np.unique(buckets, return_counts=True)
         vector = self._weigh(found, counts)
         self._vectors[key] = vector
         while len(self._vectors) > self._max_blocks:
             self._vectors.popitem(last=False)
         return vector
 
-    def _weigh(self, found: NDArray[np.uint32], counts: NDArray[np.int64]) -> _Vector:
+    def _weigh(self, found: NDArray[np.uint16], counts: NDArray[np.int64]) -> _Vector:
         """Return the rarest words, with tf-idf weights, at unit length."""
         if self._frequency is None:
             self._frequency = np.zeros(_BUCKETS, dtype=np.uint32)
         self._texts += 1
-        buckets = found % _BUCKETS
-        self._frequency[buckets] += 1
-        weights = (1 + np.log(counts)) * np.log((self._texts + 1) / self._frequency[buckets])
+        self._frequency[found] += 1
+        weights = (1 + np.log(counts)) * np.log((self._texts + 1) / self._frequency[found])
         if len(found) > _KEYWORDS:
             best = np.argpartition(weights, -_KEYWORDS)[-_KEYWORDS:]
             found, weights = found[best], weights[best]
@@ -86,8 +87,9 @@ class Wording:
 
 def _cosines(vectors: Sequence[_Vector]) -> NDArray[np.float64]:
     words = np.concatenate([found for found, _ in vectors])
-    _, columns = np.unique(words, return_inverse=True)
+    places = np.empty(_BUCKETS, dtype=np.int32)
+    places[words] = np.arange(len(words))  # one column for each word: where it stands last
     rows = np.repeat(np.arange(len(vectors)), [len(found) for found, _ in vectors])
     dense = np.zeros((len(vectors), len(words)))
-    dense[rows, columns] = np.concatenate([weights for _, weights in vectors])
+    dense[rows, places[words]] = np.concatenate([weights for _, weights in vectors])
     return dense @ dense.T

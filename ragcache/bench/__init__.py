@@ -1,0 +1,1 @@
+"""Replays of public traces: what the layout reuses and what it costs, without an engine."""

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from ragcache.binding import Identity, Options, controls
 from ragcache.keys import canonical_json
-from ragcache.layout.located import Cut, Seen, cut
+from ragcache.layout.located import Seen, locate
 from ragcache.plain import plain
 from ragcache.retrieved import told
-from ragcache.types import Document, Formatted, Message, Request
+from ragcache.types import Document, Formatted, Request
 
 from .identity import resolve
 from .messages import last_human, message_of, turns
@@ -68,7 +68,7 @@ def ask(
         options.identity, metadata=metadata, tags=run.tags if run else (), context=context
     )
     retrievals = tuple(_retrievals(run, messages))
-    formatted, documents = locate(messages, _visible(retrievals))
+    formatted, documents = locate([message_of(m) for m in messages], _visible(retrievals))
     params = params_of(model, stop, kwargs)
     request = Request(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
@@ -164,72 +164,6 @@ def _document(seen: Seen) -> Document:
 
 
 _NONE: frozenset[str] = frozenset()
-
-
-def locate(
-    messages: Sequence[BaseMessage], documents: Sequence[Seen]
-) -> tuple[Formatted, tuple[Seen, ...]]:
-    """Return the prompt with its blocks located, and the documents that stand in it: those of
-    the blocks first, then those that cannot be moved.
-    """
-    read = tuple(message_of(m) for m in messages)
-    where = _fullest(read, documents)
-    if where is None:
-        return Formatted(messages=read), _standing(read, documents)
-    index, part, text = where
-    found = cut(text, documents)
-    if not isinstance(found, Cut):
-        return Formatted(messages=read, unchanged_because=found), _standing(read, documents)
-    formatted = Formatted(
-        messages=read,
-        index=index,
-        part=part,
-        head=found.head,
-        separator=found.separator,
-        blocks=found.blocks,
-        tail=found.tail,
-    )
-    placed = {id(seen) for seen in found.documents}
-    others = [seen for seen in documents if id(seen) not in placed]
-    return formatted, (*found.documents, *_standing(read, others))
-
-
-def _standing(messages: Sequence[Message], documents: Sequence[Seen]) -> tuple[Seen, ...]:
-    """Return the documents whose text is anywhere in the prompt: the answer may rest on them."""
-    texts = [text for message in messages for _, text in _texts(message)]
-    return tuple(
-        seen
-        for seen in documents
-        if (literal := seen.text.strip()) and any(literal in text for text in texts)
-    )
-
-
-def _fullest(
-    messages: Sequence[Message], documents: Sequence[Seen]
-) -> tuple[int, int | None, str] | None:
-    """Return message, content part and text that hold the most documents, the latest of equals.
-
-    Turns before the last answer of the model are not ours to change: they were sent already.
-    """
-    answered = max((at for at, m in enumerate(messages) if m.role == "assistant"), default=-1)
-    best, most = None, 0
-    for at, message in enumerate(messages):
-        if at < answered and message.role not in ("system", "developer"):
-            continue
-        for part, text in _texts(message):
-            count = sum(d.text.strip() in text for d in documents if d.text.strip())
-            if count and count >= most:
-                best, most = (at, part, text), count
-    return best
-
-
-def _texts(message: Message) -> Iterator[tuple[int | None, str]]:
-    if isinstance(message.content, str):
-        yield None, message.content
-        return
-    for at, part in enumerate(message.content):
-        if part.get("type") == "text":
-            yield at, str(part.get("text", ""))
 
 
 # --- the question ------------------------------------------------------------------------------

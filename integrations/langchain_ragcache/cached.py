@@ -19,6 +19,7 @@ from ragcache.binding import Options
 from ragcache.errors import RagCacheError
 from ragcache.pipeline import Pipeline
 from ragcache.portal import AnyCache, Bridge, Doors
+from ragcache.sent import SentTurns
 from ragcache.types import Answer, Chunk, Request
 
 from .asking import Asked, ask
@@ -28,7 +29,6 @@ from .providers import identity_of, model_name_of, provider_of
 from .replay import Replay
 from .replies import readable, result_of
 from .run_tree import ModelRun, install, take_model_run
-from .sent import SentTurns
 from .wire import Wire
 
 _log = logging.getLogger("ragcache")

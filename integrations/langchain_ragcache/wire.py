@@ -9,12 +9,12 @@ from typing import Any
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
+from ragcache.sent import Arrangement, SentTurns
 from ragcache.types import Call, Formatted
 
 from .markers import marks, planned, room
 from .messages import text_at, with_content
 from .providers import with_fields
-from .sent import Arrangement, SentTurns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ragcache.types import Formatted
+from .types import Formatted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

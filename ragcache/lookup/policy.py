@@ -36,10 +36,10 @@ class LookupPolicy:
         ConfigError: A value is of the wrong type, not finite, or out of its range.
     """
 
-    threshold: float = 0.80
+    threshold: float = 0.70
     uncertified_threshold: float = 0.90
     gates: GateLevel = "normal"
-    alignment: float = 0.60
+    alignment: float = 0.45
     policy_gate: bool = False
     evidence: bool = True
     evidence_depth: int = 3

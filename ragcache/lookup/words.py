@@ -1,32 +1,51 @@
-"""Text to words: folding, splitting, stems."""
+"""Text to words: splitting, contractions, stems, roots."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ..keys import fold
-from . import english
+from .lexicon import english
 
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(
-    r"[A-Za-z]+(?:['’][A-Za-z]+)?"  # words and contractions
-    r"|\d+(?:[.,:/]\d+)*"  # numbers, times, versions
-    r"|[\u3400-\u9fff]"  # one Chinese character
-    r"|[£$€¥%#&+]"
+    rf"""\#?[A-Za-z]{{1,6}}-?\d[\w-]*\d\w?(?![\w-])   # ids: WT-44219, LN-5567A
+    |v\d+(?:\.\d+)*                                # versions: v2.4
+    |[A-Za-zÀ-ɏͰ-ϿЀ-ӿ]+(?:['’][A-Za-z]+)?  # words and contractions
+    |\d+(?:[.,:/-]\d+)*                            # numbers, times, dates
+    |[{HAN}]                                       # one Chinese character
+    |[£$€¥₹%#]""",
+    re.VERBOSE,
 )
 _CONTRACTIONS = {
     "can't": "can not",
     "cannot": "can not",
+    "cant": "can not",
+    "dont": "do not",
+    "doesnt": "does not",
+    "wont": "will not",
+    "isnt": "is not",
+    "didnt": "did not",
     "won't": "will not",
     "shan't": "shall not",
-    "what's": "what is",
+    "ain't": "is not",
     "let's": "let us",
+    "y'all": "you all",
+    "wanna": "want to",
+    "gonna": "going to",
 }
+_SINGULAR = frozenset(("news", "series", "always", "perhaps", "lens", "besides", "afterwards"))
+_ID = re.compile(r"#?[A-Za-z]+-?\d[\w-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One word of a question with its place in the folded text."""
+    """One word of a question with its place in the folded text.
+
+    `proper`: capitalised where the sentence does not ask for it, or quoted. `piece` counts
+    the words that one written form was taken apart into.
+    """
 
     text: str
     stem: str
@@ -38,14 +57,24 @@ class Word:
 def words_of(text: str) -> tuple[Word, ...]:
     """Return the words of a folded text, contractions taken apart."""
     found: list[Word] = []
+    shouted = _shouted(text)
+    quoted = _quoted(text)
     for match in _TOKEN.finditer(text):
         start, end, raw = match.start(), match.end(), match.group()
-        proper = raw[0].isupper() and bool(found) and not raw.startswith("I")
-        found.extend(
-            Word(text=part, stem=stem(part), start=start, end=end, proper=proper)
-            for part in expand(raw.lower().replace("’", "'")).split()
+        proper = _is_proper(raw, text, start, shouted=shouted) or any(
+            a <= start < b for a, b in quoted
         )
+        for part in _parts(raw):
+            found.append(  # noqa: PERF401 -- two loops read better than a nested comprehension
+                Word(text=part, stem=stem(part), start=start, end=end, proper=proper)
+            )
     return tuple(found)
+
+
+def _parts(raw: str) -> list[str]:
+    if _ID.fullmatch(raw) and any(c.isdigit() for c in raw):
+        return [raw.lstrip("#").casefold()]
+    return expand(raw.casefold().replace("’", "'")).split()
 
 
 def expand(word: str) -> str:
@@ -54,24 +83,119 @@ def expand(word: str) -> str:
         return _CONTRACTIONS[word]
     if word.endswith("n't"):
         return f"{word[:-3]} not"
-    return word.split("'", 1)[0] if "'" in word else word
+    word = word.split("'", 1)[0] if "'" in word else word
+    return english.SPELLINGS.get(word, word)
 
 
+def _shouted(text: str) -> bool:
+    """Whether capitals say nothing here: everything, or nearly, is capitalised."""
+    words = re.findall(r"[A-Za-z]{2,}", text)
+    capital = sum(word[0].isupper() for word in words)
+    return bool(words) and capital >= max(2, 0.7 * len(words)) and len(words) > 3
+
+
+def _quoted(text: str) -> list[tuple[int, int]]:
+    marks = re.finditer(r"[\"“«「『‘']([^\"”»」』’']{2,60})[\"”»」』’'](?![A-Za-z])", text)
+    return [m.span(1) for m in marks if m.start() == 0 or not text[m.start() - 1].isalnum()]
+
+
+def _is_proper(raw: str, text: str, start: int, *, shouted: bool) -> bool:
+    if not raw[0].isupper() or raw in ("I", "I'm", "I've", "I'd", "I'll"):
+        return False
+    inner_capitals = sum(c.isupper() for c in raw) > 1
+    if shouted:
+        return False
+    if inner_capitals:
+        return True
+    before = text[:start].rstrip()
+    return bool(before) and before[-1] not in ".?!:;\"“'‘("
+
+
+@lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """Return the word without its commonest endings."""
+    """Return the word without its inflection: plural, past, participle."""
+    if word in english.IRREGULAR:
+        return english.IRREGULAR[word]
     if word in english.FUNCTION or len(word) <= 3 or not word.isascii():
         return word
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", "e")):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return _undouble(word[: -len(ending)] + instead)
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+    word = english.SPELLINGS.get(word, word)
+    return english.SPELLINGS.get(_inflected(word), _inflected(word))
 
 
-def _undouble(word: str) -> str:
-    word = word.rstrip("e") if len(word) > 4 else word
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-        return word[:-1]
+def _inflected(word: str) -> str:
+    if word.endswith(("ies", "ied")) and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")) and word not in _SINGULAR:
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and _has_vowel(word[: -len(ending)]) and len(word) > 4:
+            return _mended(word[: -len(ending)])
+    if word.endswith("e") and len(word) > 4 and word[-2] not in "e":
+        return _american(word[:-1])
     return word
 
 
-__all__ = ["Word", "expand", "fold", "stem", "words_of"]
+def _american(body: str) -> str:
+    return body[:-2] + "iz" if body.endswith("is") else body
+
+
+def _has_vowel(text: str) -> bool:
+    return any(c in "aeiouy" for c in text)
+
+
+def _mended(body: str) -> str:
+    """Take back a doubled consonant, drop the silent e on both sides alike."""
+    if len(body) > 3 and body[-1] == body[-2] and body[-1] not in "lsz":
+        return body[:-1]
+    if body.endswith("ll") and len(body) > 5:
+        return body[:-1]  # cancelled, travelling
+    return _american(body[:-1] if body.endswith("e") else body)
+
+
+_DERIVED = [
+    "isation",
+    "ization",
+    "ication",
+    "ation",
+    "ition",
+    "ment",
+    "anc",
+    "enc",
+    "ility",
+    "ity",
+    "ag",
+    "abl",
+    "ibl",
+    "abil",
+    "ibil",
+    "al",
+    "ically",
+    "ally",
+    "ion",
+    "iv",
+    "ly",
+    "ness",
+    "ful",
+    "ur",
+    "y",
+    "ic",
+    "ical",
+    "iz",
+]
+_ENDINGS = sorted(_DERIVED, key=len, reverse=True)
+
+
+@lru_cache(maxsize=65_536)
+def root(stem_of_word: str) -> str:
+    """Return what is left without derivational endings: pay/payment, renew/renewal."""
+    for ending in _ENDINGS:
+        if stem_of_word.endswith(ending) and len(stem_of_word) - len(ending) >= 3:
+            return _bare(stem_of_word[: -len(ending)])
+    return _bare(stem_of_word)
+
+
+def _bare(body: str) -> str:
+    body = body.rstrip("ei") if len(body) > 4 else body
+    return body[:-1] if len(body) > 4 and body[-1] == body[-2] else body

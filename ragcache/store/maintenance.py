@@ -5,13 +5,13 @@ Everything runs in small steps that may be stopped at any moment and repeated.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from psycopg import sql
 
+from .near import index_name
 from .ops import SQL, Ops, connected, inside, tenants
 from .queries import queries
 from .roles import OWNER
@@ -51,10 +51,7 @@ class Crowd:
     @property
     def index(self) -> str:
         """Return the name of its index."""
-        space = (self.embedder, str(self.dimensions), self.column.type)
-        fields = (self.tenant, self.partition, *space)
-        framed = "".join(f"{len(field)}:{field}" for field in fields)
-        return f"entry_near_{hashlib.sha256(framed.encode()).hexdigest()[:32]}"
+        return index_name(self.tenant, self.partition, self.embedder, self.dimensions, self.column)
 
 
 def maintain(

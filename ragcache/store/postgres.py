@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
 from pgvector.psycopg.vector import register_vector_info
-from psycopg import sql
 from psycopg.types import TypeInfo
 from psycopg_pool import AsyncConnectionPool
 
 from ..protocols import Snapshot
-from ..types import Candidate, Document, Entry, EntryId, Keys, Scope, TenantId, Vector
+from ..types import (
+    Candidate,
+    Document,
+    Entry,
+    EntryId,
+    JsonObject,
+    Keys,
+    Scope,
+    TenantId,
+    Vector,
+)
 from . import checks
 from .errors import translated
 from .locks import Locks
+from .near import Near
 from .notices import notice
 from .queries import queries
 from .rows import (
@@ -33,6 +44,7 @@ from .storing import Storing
 from .vectors import HALFVEC, VECTOR, Column, checked, column_for
 
 _LOOKUP, _STORING, _INVALIDATION = queries("lookup"), queries("storing"), queries("invalidation")
+_STATE = queries("state")
 #: Candidates ranked beyond those asked for, since some may fall to a changed document.
 _OVERREACH = 24
 #: So many uses before psycopg prepares a statement by itself: never; see `session`.
@@ -81,6 +93,7 @@ class PostgresStore:
         self._dimensions: dict[str, int] = {}
         self._fixed_dimensions = dimensions
         self._storing = Storing(quota)
+        self._near = Near()
         self._vector_type: TypeInfo | None = None
         self._checked = False
         self._checking = asyncio.Lock()
@@ -181,16 +194,16 @@ class PostgresStore:
             "now": now,
             "reach": reach,
         }
-        statement = self._near_statement(sound.size)
+        column = column_for(sound.size, halfvec=self._halfvec)
         await self._ready()
         async with self._reading(
             scope.tenant, purpose="similar", ef_search=str(max(40, reach))
         ) as connection:
-            cursor = await connection.execute(statement, values, prepare=False)
-            return await self._current(connection, scope, await cursor.fetchall(), limit)
+            near = await self._near.find(connection, values, sound.size, column)
+            return await self._current(connection, scope, near, limit)
 
     async def _current(
-        self, connection: Connection, scope: Scope, near: Sequence[tuple[Any, ...]], limit: int
+        self, connection: Connection, scope: Scope, near: Sequence[tuple[str, float]], limit: int
     ) -> Sequence[Candidate]:
         """Return the nearest whose documents have not changed; mostly the first ones will do."""
         found: list[Candidate] = []
@@ -199,16 +212,8 @@ class PostgresStore:
                 break
             values = {"tenant": storable(scope.tenant), "ids": [id_ for id_, _ in part]}
             cursor = await connection.execute(_LOOKUP["find_entries"], values, prepare=True)
-            found += near_candidates(await cursor.fetchall(), scope, [(i, d) for i, d in part])
+            found += near_candidates(await cursor.fetchall(), scope, part)
         return tuple(found[:limit])
-
-    def _near_statement(self, dimensions: int) -> sql.Composed:
-        column = column_for(dimensions, halfvec=self._halfvec)
-        return sql.SQL(_LOOKUP["find_near"]).format(
-            column=sql.Identifier(column.name),
-            type=sql.Identifier(column.type),
-            dimensions=sql.Literal(dimensions),
-        )
 
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""
@@ -329,6 +334,41 @@ class PostgresStore:
             await connection.execute(_INVALIDATION["audit"], {**values, "entries": cursor.rowcount})
             await self._notify(connection, "purge", tenant)
             return int(cursor.rowcount)
+
+    async def recall(
+        self, tenant: TenantId, kind: str, key: str, *, now: datetime
+    ) -> JsonObject | None:
+        """Return a state kept between requests."""
+        values = {"tenant": storable(tenant), "kind": kind, "key": storable(key), "now": now}
+        await self._ready()
+        async with self._reading(tenant) as connection:
+            row = await (await connection.execute(_STATE["recall"], values)).fetchone()
+        return None if row is None else row[0]
+
+    async def remember(
+        self,
+        tenant: TenantId,
+        kind: str,
+        key: str,
+        value: JsonObject,
+        *,
+        now: datetime,
+        expire_at: datetime,
+        principal: str = "",
+    ) -> None:
+        """Keep a state until then; `principal` is whose it is, so that it can be erased."""
+        values = {
+            "tenant": storable(tenant),
+            "kind": kind,
+            "key": storable(key),
+            "principal": storable(principal) if principal else "",
+            "value": json.dumps(dict(value)),
+            "now": now,
+            "expire_at": expire_at,
+        }
+        await self._ready()
+        async with self._writing(tenant) as connection:
+            await connection.execute(_STATE["remember"], values)
 
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
         """Hold the turn of a key inside its scope; yields False while another process has it.

@@ -27,7 +27,8 @@ SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.rea
  LIMIT 8
 
 -- name: find_near
--- The nearest rows of one partition: distance is ranked among this partition's rows alone.
+-- The nearest rows of one partition: distance is ranked among this partition's rows alone. With
+-- `+ 0` behind the distance no index can give the order, so that every row is looked at.
 SELECT e.id, e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions}) AS distance
   FROM ragcache.entry e
  WHERE e.tenant = %(tenant)s
@@ -43,8 +44,14 @@ SELECT e.id, e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions
    AND e.epoch = coalesce(
        (SELECT n.epoch FROM ragcache.namespace n
          WHERE n.tenant = %(tenant)s AND n.namespace = %(namespace)s), 0)
- ORDER BY distance
+ ORDER BY (e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions})) {exactly}
  LIMIT %(reach)s
+
+-- name: near_indexes
+-- The vector indexes that maintenance has built and that are whole.
+SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+ WHERE i.indrelid = 'ragcache.entry'::regclass AND i.indisvalid
+   AND c.relname LIKE 'entry\_near\_%%' ESCAPE '\'
 
 -- name: find_entries
 -- Those of the given entries whose documents have not changed.

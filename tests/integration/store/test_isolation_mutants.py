@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from ragcache.errors import IsolationError
-from ragcache.store import locks, postgres, session
+from ragcache.store import locks, near, postgres, session
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import APP, OWNER, Dsns
 from tests.isolation_world import World, hunt
@@ -169,6 +169,7 @@ async def test_a_tenant_that_is_only_in_the_embedded_text_is_found(
     with open_wall(fresh_database):
         assert not await reads_foreign(fresh_database)
         monkeypatch.setattr(postgres, "_LOOKUP", MappingProxyType(loose))
+        monkeypatch.setattr(near, "_SQL", MappingProxyType(loose))
         assert await reads_foreign(fresh_database)
 
 

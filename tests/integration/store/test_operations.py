@@ -13,6 +13,7 @@ from ragcache.errors import ConfigError, IsolationError
 from ragcache.protocols import Snapshot
 from ragcache.store import maintenance, purging, reports
 from ragcache.store.maintenance import Crowd, maintain, plan_indexes
+from ragcache.store.near import near_statement
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.purging import Selection, erase_principal, promote, purge, restore
 from ragcache.store.reembedding import Space, reembed
@@ -293,7 +294,7 @@ async def explain(store, made, vector):
     }
     async with store._reading(made.scope.tenant, purpose="similar", ef_search="40") as c:
         await c.execute("SET LOCAL enable_sort = off")
-        statement = store._near_statement(vector.size)
+        statement = near_statement(vector.size, VECTOR, exactly=False)
         rows = await (
             await c.execute(b"EXPLAIN " + statement.as_bytes(c), values, prepare=False)
         ).fetchall()

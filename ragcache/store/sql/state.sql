@@ -1,0 +1,19 @@
+-- name: recall
+SELECT s.value FROM ragcache.state s
+ WHERE s.tenant = %(tenant)s AND s.kind = %(kind)s AND s.key = %(key)s AND s.expire_at > %(now)s
+
+-- name: remember
+-- What has expired leaves a few rows at a time, with whoever writes next.
+WITH gone AS (
+    DELETE FROM ragcache.state s
+     WHERE s.tenant = %(tenant)s
+       AND (s.kind, s.key) IN (
+           SELECT o.kind, o.key FROM ragcache.state o
+            WHERE o.tenant = %(tenant)s AND o.expire_at <= %(now)s
+              AND (o.kind, o.key) <> (%(kind)s, %(key)s)
+            ORDER BY o.expire_at LIMIT 20 FOR UPDATE SKIP LOCKED)
+)
+INSERT INTO ragcache.state AS s (tenant, kind, key, principal, value, expire_at)
+VALUES (%(tenant)s, %(kind)s, %(key)s, %(principal)s, %(value)s::jsonb, %(expire_at)s)
+ON CONFLICT (tenant, kind, key) DO UPDATE
+   SET value = excluded.value, principal = excluded.principal, expire_at = excluded.expire_at

@@ -17,6 +17,7 @@ from .types import (
     Embedding,
     Entry,
     EntryId,
+    JsonObject,
     Keys,
     Scope,
     TenantId,
@@ -92,6 +93,24 @@ class Store(Protocol):
 
     async def purge(self, tenant: TenantId, *, dry_run: bool = False) -> int:
         """Remove every entry of a tenant; return how many."""
+
+    async def recall(
+        self, tenant: TenantId, kind: str, key: str, *, now: datetime
+    ) -> JsonObject | None:
+        """Return a state kept between requests: a conversation, what the guard has learned."""
+
+    async def remember(
+        self,
+        tenant: TenantId,
+        kind: str,
+        key: str,
+        value: JsonObject,
+        *,
+        now: datetime,
+        expire_at: datetime,
+        principal: str = "",
+    ) -> None:
+        """Keep a state until then; `principal` is whose it is, so that it can be erased."""
 
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
         """Hold the turn of a key inside its scope; yields False while another process has it."""

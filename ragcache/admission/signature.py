@@ -1,14 +1,13 @@
 """Signed entries: a row that somebody altered is a miss.
 
-What is signed: everything that decides what is served, to whom and until when. Not signed: the
-id (a store may keep the old one when it replaces an entry), the bookkeeping of hits, and the
-vector: a store may keep it in half precision and make it anew for another embedder. A vector
-that somebody moved can bring an entry up for a question, but it still has to pass the gates,
-which read the signed question.
+What is signed: all that decides what is served, to whom and until when.
 
-The state is signed as one bit, "may be served to others", so that nobody without the key can
-lift a quarantine by editing the row: promotion signs anew. An entry taken *into* quarantine
-keeps the signature it had as a live one and still verifies, since that state serves less.
+Not signed: the id (a store may keep the old one when it replaces an entry), the bookkeeping of
+hits, and the vector: a store may keep it in half precision. A vector that somebody moved can
+bring an entry up for a question, but the reading is signed, with a sentence vector of its own,
+and the gates read that. Nor the state: promotion and quarantine are acts of the operator's
+database role, which holds no key. Whoever can write rows can at most move a genuine answer
+between states.
 """
 
 from __future__ import annotations
@@ -64,34 +63,27 @@ class KeyRing:
             RequestError: The answer or the reading holds a value that is not plain JSON.
         """
         named = replace(entry, kid=self._current)
-        mac = _mac(self._keys[self._current], named, servable=entry.state == "live")
-        return replace(named, signature=mac)
+        return replace(named, signature=_mac(self._keys[self._current], named))
 
     def verify(self, entry: Entry) -> bool:
         """Return whether the entry is as it was signed, by a key still on the ring."""
-        key = self._keys.get(entry.kid)
+        key = self._keys.get(entry.kid) if isinstance(entry.kid, str) else None
         if key is None or not isinstance(entry.signature, bytes):
             return False
-        states = (True,) if entry.state == "live" else (False, True)
         try:
-            return any(
-                hmac.compare_digest(_mac(key, entry, servable=state), entry.signature)
-                for state in states
-            )
+            return hmac.compare_digest(_mac(key, entry), entry.signature)
         except (RequestError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
             return False  # a row that cannot be encoded was never signed
 
 
-def _mac(key: bytes, entry: Entry, *, servable: bool) -> bytes:
-    signed = encode(_signed(entry, servable=servable))
-    return hmac.new(key, b"ragcache/entry/1" + signed, hashlib.sha256).digest()
+def _mac(key: bytes, entry: Entry) -> bytes:
+    return hmac.new(key, b"ragcache/entry/1" + encode(_signed(entry)), hashlib.sha256).digest()
 
 
-def _signed(entry: Entry, *, servable: bool) -> list[Any]:
+def _signed(entry: Entry) -> list[Any]:
     return [
         SIGNATURE_SCHEMA,
         entry.kid,
-        servable,
         entry.scope,
         entry.keys,
         entry.question,

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 from ..keys import normal_question, question_of
 from ..types import Candidate, Entry, Hit, Miss, Request
+from .agreement import answers_agree
 from .evidence import access_reason, evidence_reason
 from .gates import gate_reason
 from .policy import LookupPolicy
-from .reading import Reading
+from .reading import Reading, likeness
 
 #: Reasons of a miss, the least informative first: of several candidates the most telling one
 #: is reported.
@@ -36,6 +37,7 @@ REASONS = (
     "negation",
     "number",
     "verifier",
+    "conflict",
     "age",
     "version",
     "evidence_missing",
@@ -88,17 +90,52 @@ def decide(
     """
     floor = effective_threshold(policy, request, threshold, certified=certified)
     asking = _Asking(asked=asked, request=request, now=now, policy=policy, threshold=floor)
-    ranked = sorted(candidates, key=lambda c: (c.exact, c.similarity), reverse=True)
-    nearest = max((c.similarity for c in candidates if not c.exact), default=None)
-    best = Miss(reason="no_candidate", nearest=nearest)
-    for candidate in _limited(ranked, policy.limit):
+    best = Miss(reason="no_candidate", nearest=_nearest(candidates))
+    passing: list[Candidate] = []
+    for candidate in _ranked(candidates, policy.limit):
+        if passing and candidate.similarity < passing[0].similarity - policy.conflict_margin:
+            break
         reason = _reason(candidate, asking)
+        if not reason and _is_by_key(candidate, request):
+            return _hit(candidate, request, certified=certified)
         if not reason:
-            return _hit(candidate, asking, certified=certified)
-        if _WEIGHT.get(reason, len(_WEIGHT)) > _WEIGHT[best.reason]:
-            fwd = "stale" if reason in _STALE else "miss"
-            best = Miss(reason=reason, fwd=fwd, nearest=nearest)  # type: ignore[arg-type]  # one of the four words
-    return best
+            passing.append(candidate)
+        elif not passing:
+            best = _more_telling(best, reason)
+    return _agreed(passing, request, certified=certified) or best
+
+
+def _agreed(
+    passing: Sequence[Candidate], request: Request, *, certified: bool
+) -> Hit | Miss | None:
+    """Serve the nearest one, unless another that is as good says something else."""
+    if not passing:
+        return None
+    texts = [str(candidate.entry.answer.get("text", "")) for candidate in passing]
+    if any(not answers_agree(texts[0], text) for text in texts[1:]):
+        return Miss(reason="conflict", nearest=passing[0].similarity)
+    return _hit(passing[0], request, certified=certified)
+
+
+def _nearest(candidates: Sequence[Candidate]) -> float | None:
+    return max((c.similarity for c in candidates if not c.exact), default=None)
+
+
+def _ranked(candidates: Sequence[Candidate], limit: int) -> Sequence[Candidate]:
+    """Those found by the exact key, then the nearest ones."""
+    exact = [c for c in candidates if c.exact]
+    others = sorted(
+        (c for c in candidates if not c.exact), key=lambda c: c.similarity, reverse=True
+    )
+    return [*exact, *others[:limit]]
+
+
+def _more_telling(best: Miss, reason: str) -> Miss:
+    if _WEIGHT.get(reason, len(_WEIGHT)) <= _WEIGHT[best.reason]:
+        return best
+    if reason in _STALE:
+        return Miss(reason=reason, fwd="stale", nearest=best.nearest)
+    return Miss(reason=reason, nearest=best.nearest)
 
 
 def effective_threshold(
@@ -112,13 +149,8 @@ def effective_threshold(
     return max(floor, floor if guard is None else guard, asked)
 
 
-def _limited(ranked: Sequence[Candidate], limit: int) -> Sequence[Candidate]:
-    exact = [c for c in ranked if c.exact]
-    return [*exact, *[c for c in ranked if not c.exact][:limit]]
-
-
-def _hit(candidate: Candidate, asking: _Asking, *, certified: bool) -> Hit:
-    if candidate.exact or _same_words(candidate.entry, asking.request):
+def _hit(candidate: Candidate, request: Request, *, certified: bool) -> Hit:
+    if _is_by_key(candidate, request):
         return Hit(entry=candidate.entry, kind="exact", similarity=1.0)
     return Hit(
         entry=candidate.entry,
@@ -128,11 +160,22 @@ def _hit(candidate: Candidate, asking: _Asking, *, certified: bool) -> Hit:
     )
 
 
+def _is_by_key(candidate: Candidate, request: Request) -> bool:
+    """Whether one of the two keys found it: the same words, no matter of likeness."""
+    return candidate.exact or (
+        candidate.similarity >= 1.0 and _same_words(candidate.entry, request)
+    )
+
+
+def _same_words(entry: Entry, request: Request) -> bool:
+    return normal_question(entry.question) == normal_question(question_of(request))
+
+
 def _reason(candidate: Candidate, asking: _Asking) -> str:
     servable = servable_reason(candidate, asking.request, asking.now)
     if servable or candidate.exact:
         return servable
-    return _similar(candidate, asking) or _same_meaning(candidate.entry, asking)
+    return _similar(candidate, asking) or _same_meaning(candidate, asking)
 
 
 def servable_reason(candidate: Candidate, request: Request, now: datetime) -> str:
@@ -161,8 +204,8 @@ def _too_old(entry: Entry, request: Request, now: datetime) -> bool:
 
 
 def _similar(candidate: Candidate, asking: _Asking) -> str:
-    if candidate.similarity >= 1.0 and _same_words(candidate.entry, asking.request):
-        return ""  # found by the normalised key: no matter of likeness
+    if _is_by_key(candidate, asking.request):
+        return ""
     if math.isinf(asking.threshold):
         return "guard_off"
     if not candidate.similarity >= asking.threshold:  # NaN is never alike
@@ -170,21 +213,29 @@ def _similar(candidate: Candidate, asking: _Asking) -> str:
     return ""
 
 
-def _same_words(entry: Entry, request: Request) -> bool:
-    return normal_question(entry.question) == normal_question(question_of(request))
-
-
-def _same_meaning(entry: Entry, asking: _Asking) -> str:
-    request, policy = asking.request, asking.policy
+def _same_meaning(candidate: Candidate, asking: _Asking) -> str:
+    request, policy, entry = asking.request, asking.policy, candidate.entry
     if request.history and not request.standalone:
         return "conversation"
     stored = Reading.from_json(entry.reading)
     if stored is None:
         return "unreadable"
+    if not _is_by_key(candidate, request) and _is_forged(stored, asking):
+        return "below_threshold"
     reason = gate_reason(stored, asking.asked, policy)
     if reason or not policy.evidence:
         return reason
     return _evidence(entry, asking)
+
+
+#: What the int8 form of a sentence vector may cost.
+_ROUNDING = 0.02
+
+
+def _is_forged(stored: Reading, asking: _Asking) -> bool:
+    """Whether the signed sentence vectors are less alike than the index claims."""
+    alike = likeness(stored, asking.asked)
+    return alike is not None and alike + _ROUNDING < asking.threshold
 
 
 def _evidence(entry: Entry, asking: _Asking) -> str:

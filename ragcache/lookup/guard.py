@@ -296,7 +296,7 @@ def standing(state: GuardState, path: Sequence[str], policy: GuardPolicy) -> Sta
         threshold=threshold,
         certified=certified,
         off=off,
-        verify_share=policy.verify_share if certified else policy.verify_share_thin,
+        verify_share=_share(evidence, policy, certified=certified),
         level=name,
         upper_hits=anytime_upper(evidence.hits_wrong, evidence.hits_judged, alpha=_SHOWN_ALPHA),
         upper_all=_upper_all(evidence),
@@ -310,6 +310,14 @@ def _speaking(levels: Sequence[tuple[str, Evidence]], policy: GuardPolicy) -> tu
         if evidence.judged.sum() >= policy.enough:
             return name, evidence
     return levels[0] if levels else ("", Evidence())
+
+
+def _share(evidence: Evidence, policy: GuardPolicy, *, certified: bool) -> float:
+    """Look harder where evidence is thin: half of the first hits at least."""
+    if certified:
+        return policy.verify_share
+    first = evidence.hits_judged < policy.enough
+    return max(policy.verify_share_thin, 0.5) if first else policy.verify_share_thin
 
 
 def _certified(evidence: Evidence, policy: GuardPolicy) -> bool:

@@ -26,6 +26,8 @@ class LookupPolicy:
             explained by their vectors, "strict" wants every word on both sides.
         alignment: Lowest cosine similarity of a left-over word's contextual vector with its
             counterpart; fitted to all-MiniLM-L6-v2, to be fitted anew for other embedders.
+        conflict_margin: Other candidates that pass every gate and are within this of the best
+            must give the same answer, else none is served.
         policy_gate: Do not match imperatives and questions about the present moment.
         evidence: The documents retrieved now must cover those the stored answer rests on.
         evidence_depth: How many of the best-ranked documents an answer without citations is
@@ -40,13 +42,14 @@ class LookupPolicy:
     uncertified_threshold: float = 0.90
     gates: GateLevel = "normal"
     alignment: float = 0.45
+    conflict_margin: float = 0.10
     policy_gate: bool = False
     evidence: bool = True
     evidence_depth: int = 3
     limit: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "uncertified_threshold", "alignment"):
+        for name in ("threshold", "uncertified_threshold", "alignment", "conflict_margin"):
             check_share(name, getattr(self, name))
         for name in ("policy_gate", "evidence"):
             if not isinstance(getattr(self, name), bool):

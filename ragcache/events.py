@@ -104,6 +104,7 @@ class Judged(Event):
     agreed: bool
     usage: Usage = UNKNOWN_USAGE
     by: str = "verification"
+    model: str = ""
 
 
 Hook = Callable[[Event], None]

@@ -18,10 +18,12 @@ from .lookup import LookupPolicy
 from .pipeline import Budgets, Pipeline, Policies
 from .portal import Portal
 from .protocols import Embedder, Store, Target
-from .settings import EmbeddingSettings, Settings, StoreSettings
+from .settings import EmbeddingSettings, Settings, StoreSettings, TelemetrySettings
+from .telemetry.hooks import subscribe
 
 if TYPE_CHECKING:
     from .store.embedded import EmbeddedPostgres
+    from .telemetry.recorder import Recorder
 
 P = TypeVar("P")
 
@@ -34,6 +36,9 @@ class RagCache(Pipeline):
     """
 
     _server: EmbeddedPostgres | None = None
+    _telemetry: TelemetrySettings | None = None
+    _app_dsn = ""
+    _recorder: Recorder | None = None
 
     @classmethod
     def open(
@@ -63,11 +68,20 @@ class RagCache(Pipeline):
             hooks=hooks,
         )
         cache._server = parts.server
+        cache._telemetry, cache._app_dsn = settings.telemetry, parts.app_dsn
         return cache
+
+    async def start(self) -> None:
+        """Subscribe telemetry and open the store."""
+        if self._telemetry is not None:
+            self._recorder = subscribe(self.hooks, self._telemetry, app_dsn=self._app_dsn)
+        await super().start()
 
     async def close(self) -> None:
         """Finish what is under way, give everything back, stop an embedded Postgres."""
         await super().close()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
         if self._server is not None:
             await asyncio.to_thread(self._server.stop)
 
@@ -89,6 +103,7 @@ class _Stored:
     store: Store | None = None
     home: Path | None = None
     server: EmbeddedPostgres | None = None
+    app_dsn: str = ""
 
 
 def _target(settings: Settings) -> Target | None:
@@ -120,10 +135,13 @@ def _store(settings: StoreSettings) -> _Stored:
         ) from error
     dsn = settings.dsn.get_secret_value()
     if dsn:
-        return _Stored(store=PostgresStore(dsn, pool_size=settings.pool_size), home=settings.home)
+        store = PostgresStore(dsn, pool_size=settings.pool_size)
+        return _Stored(store=store, home=settings.home, app_dsn=dsn)
     ensured = ensure(settings.home)
     store = PostgresStore(ensured.dsns.app, pool_size=settings.pool_size)
-    return _Stored(store=store, home=ensured.server.home, server=ensured.server)
+    return _Stored(
+        store=store, home=ensured.server.home, server=ensured.server, app_dsn=ensured.dsns.app
+    )
 
 
 def embedder_from(settings: Settings) -> Embedder | None:

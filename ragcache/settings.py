@@ -101,6 +101,25 @@ class SecuritySettings(_Section):
     current: str = ""
 
 
+class TelemetrySettings(_Section):
+    """What is counted, and where.
+
+    `prometheus` and `opentelemetry` are on where their packages are installed, unless said
+    otherwise here. `record` keeps the latest requests in the Postgres store, for `ragcache stats`,
+    `report` and `why`: figures and reasons, and what was asked and answered only with `contents`.
+    `tenant_label` is for few tenants. `prices` holds, for a model, `input` and `output` (where it
+    has them also `read`, `write`, `write_1h`) in US dollars for a million tokens.
+    """
+
+    prometheus: bool | None = None
+    opentelemetry: bool | None = None
+    record: bool = True
+    keep: int = Field(default=10_000, ge=1)
+    contents: bool = False
+    tenant_label: bool = False
+    prices: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+
 class Settings(BaseSettings):
     """All settings of a cache. `layout`, `lookup` and `admission` take the fields of
     `LayoutPolicy`, `LookupPolicy` and `AdmissionPolicy`.
@@ -116,6 +135,7 @@ class Settings(BaseSettings):
     embedding: EmbeddingSettings = EmbeddingSettings()
     budgets: BudgetSettings = BudgetSettings()
     security: SecuritySettings = SecuritySettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     layout: dict[str, Any] = Field(default_factory=dict)
     lookup: dict[str, Any] = Field(default_factory=dict)
     admission: dict[str, Any] = Field(default_factory=dict)

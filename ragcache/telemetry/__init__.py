@@ -1,1 +1,1 @@
-"""What a team looks at."""
+"""Events become metrics, spans and records. Hooks may fail, requests may not."""

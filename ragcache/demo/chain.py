@@ -16,7 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStoreRetriever
 
-from ..types import Usage
+from ..types import ZERO_USAGE, Usage
 from .documents import Passage
 from .model import Model
 
@@ -141,12 +141,13 @@ def ask(chain: Runnable[Any, Any], question: str, history: Sequence[BaseMessage]
     if merged is None:
         return Reply(text="", usage=Usage(), ttft_s=None, finish_reason="", status={})
     said = merged.response_metadata
+    status = dict(said.get("ragcache") or {})
     return Reply(
         text=str(merged.text).strip(),
-        usage=_usage(merged),
+        usage=ZERO_USAGE if status.get("hit") else _usage(merged),
         ttft_s=stopwatch.ttft_s,
         finish_reason=str(said.get("finish_reason") or ""),
-        status=dict(said.get("ragcache") or {}),
+        status=status,
     )
 
 

@@ -16,9 +16,10 @@ from ..errors import ConfigError
 BASE_URL, API_KEY, MODEL = "RAGCACHE_BASE_URL", "RAGCACHE_API_KEY", "RAGCACHE_MODEL__NAME"
 
 # The small model seldom ends within the tokens it is given, and an answer that was cut short is
-# never stored. So it is held to one short sentence; a larger model is only asked for one.
+# never stored. So it is held to one short sentence, without the numbers it makes up (they are not
+# in the documents, and admission refuses them); a larger model is only asked for one.
 _ONE_SHORT_SENTENCE = MappingProxyType(
-    {"structured_outputs": {"regex": r"[A-Z][^\n.]{3,40}[a-z)]\."}}
+    {"structured_outputs": {"regex": r"[A-Z][^\n.0-9]{3,40}[a-z)]\."}}
 )
 
 

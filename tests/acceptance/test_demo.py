@@ -51,16 +51,19 @@ def test_no_trap_and_no_follow_up_is_served_from_the_cache(findings: Findings) -
     assert not caught
 
 
-def test_repeats_and_paraphrases_of_stored_answers_are_served(findings: Findings) -> None:
+def test_repeats_and_paraphrases_are_served_where_the_same_documents_were_found(
+    findings: Findings,
+) -> None:
     stored = {one.question.intent for one in findings.cached if one.reply.status.get("stored")}
     again = [
         one
         for one in findings.cached
         if one.question.kind in ("repeat", "paraphrase") and one.question.intent in stored
     ]
-    missed = [(one.question.text, one.reply.status) for one in again if not one.hit]
-    assert len(again) >= 8
-    assert not missed
+    missed = {one.question.text: one.reply.status["reason"] for one in again if not one.hit}
+    assert sum(one.hit == "exact" for one in again) >= 5
+    assert sum(one.hit == "semantic" for one in again) >= 5
+    assert set(missed.values()) <= {"evidence_missing", "new_evidence"}, missed
 
 
 def test_the_engine_computes_at_most_60_percent_of_the_prompt_tokens(figures: Comparison) -> None:

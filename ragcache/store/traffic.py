@@ -128,24 +128,20 @@ class TrafficWriter:
 
 def _hour_of(verdict: Verdict, found: tuple[Any, ...] | None) -> dict[str, Any]:
     """Return what the sums gain: in the hour of the request where it is still known."""
-    at, namespace, model, version, saved, first = (
-        verdict.at,
-        verdict.namespace,
-        verdict.model,
-        verdict.version,
-        0.0,
-        True,
-    )
+    at, namespace, model, version = verdict.at, verdict.namespace, verdict.model, verdict.version
+    saved, before = 0.0, None
     if found is not None:
-        at, namespace, model, version, _, saved, first = found
+        at, namespace, model, version, saved, before = found
+    verified, bad = verdict.by == "verification", not verdict.agreed
     return {
         "at": at,
         "namespace": namespace,
         "model": model,
         "version": version,
-        "judged": int(first),
-        "bad": int(not verdict.agreed),
-        "lost": 0.0 if verdict.agreed else saved,
+        "judged": int(verified),
+        "wrong": int(verified and bad),
+        "reported": int(bad and not verified and before is not False),
+        "lost": saved if bad and before is not False else 0.0,
         "verification": verdict.verification,
     }
 

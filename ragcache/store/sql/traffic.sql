@@ -90,7 +90,7 @@ ON CONFLICT (tenant, hour, namespace, model, version) DO UPDATE SET
 
 -- name: judge_request
 -- Mark the request that was judged: the one named, else the latest that was served the entry.
--- A hit that was judged before is not counted again unless the verdict turns bad.
+-- What it had saved is lost once.
 WITH found AS (
     SELECT r.id, r.at FROM ragcache.request r
      WHERE r.tenant = %(tenant)s AND r.status = 'hit_semantic'
@@ -103,19 +103,18 @@ UPDATE ragcache.request r SET agreed = %(agreed)s, judged_by = %(by)s
   FROM found f, ragcache.request before
  WHERE r.tenant = %(tenant)s AND r.id = f.id AND r.at = f.at
    AND before.tenant = r.tenant AND before.id = r.id AND before.at = r.at
-   AND (before.agreed IS NULL OR before.agreed AND NOT %(agreed)s)
-RETURNING r.at, r.namespace, r.model, r.version, r.provider,
-          coalesce(r.uncached - r.cost, 0), before.agreed IS NULL
+RETURNING r.at, r.namespace, r.model, r.version, coalesce(r.uncached - r.cost, 0), before.agreed
 
 -- name: judge_hour
 -- Add a judged hit to the sums: a bad one loses what it had saved.
 INSERT INTO ragcache.traffic AS t
-       (tenant, hour, namespace, model, version, judged, bad, lost, verification)
+       (tenant, hour, namespace, model, version, judged, wrong, reported, lost, verification)
 VALUES (%(tenant)s, date_trunc('hour', %(at)s::timestamptz, 'UTC'), %(namespace)s, %(model)s,
-        %(version)s, %(judged)s, %(bad)s, %(lost)s, %(verification)s)
+        %(version)s, %(judged)s, %(wrong)s, %(reported)s, %(lost)s, %(verification)s)
 ON CONFLICT (tenant, hour, namespace, model, version) DO UPDATE SET
        judged = t.judged + excluded.judged,
-       bad = t.bad + excluded.bad,
+       wrong = t.wrong + excluded.wrong,
+       reported = t.reported + excluded.reported,
        lost = t.lost + excluded.lost,
        verification = t.verification + excluded.verification
 

@@ -76,7 +76,8 @@ CREATE TABLE ragcache.traffic (
     spared       double precision NOT NULL DEFAULT 0,
     unpriced     bigint NOT NULL DEFAULT 0,
     judged       bigint NOT NULL DEFAULT 0,
-    bad          bigint NOT NULL DEFAULT 0,
+    wrong        bigint NOT NULL DEFAULT 0,
+    reported     bigint NOT NULL DEFAULT 0,
     lost         double precision NOT NULL DEFAULT 0,
     verification double precision NOT NULL DEFAULT 0,
     called_ttft_s double precision NOT NULL DEFAULT 0,
@@ -87,7 +88,8 @@ CREATE TABLE ragcache.traffic (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE ragcache.traffic IS
     'Sums over the requests of an hour. `input` and `cached` count calls whose cached tokens are '
-    'known; money counts priced requests, `unpriced` the others.';
+    'known; money counts priced requests, `unpriced` the others. `judged` and `wrong` count hits that '
+    'were verified at random, `reported` those that users said were bad.';
 
 ALTER TABLE ragcache.request ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE ragcache.traffic ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from ..events import Called, LaidOut
-from ..keys import cache_salt
-from ..layout import LayoutPolicy, PrefixForest, arrange
-from ..layout.plan import Count
+from ..events import Called
 from ..protocols import Target
-from ..types import NO_REUSE, Call, Chunk, Completion, Layout, Reuse
+from ..types import NO_REUSE, Call, Chunk, Completion, Reuse
+from .arranging import Arranging
 from .asking import Asking, Outcome, Understanding
 from .parts import Parts
 from .storing import Storing
@@ -25,35 +22,24 @@ class Calling:
     """Asks the target for an answer and hands it to admission."""
 
     def __init__(
-        self,
-        parts: Parts,
-        storing: Storing,
-        *,
-        policy: LayoutPolicy,
-        salt_secret: bytes,
-        warm_first_s: float,
-        clock: Callable[[], datetime],
-        count: Count,
+        self, parts: Parts, arranging: Arranging, storing: Storing, *, warm_first_s: float
     ) -> None:
-        self._warming = Warming(wait_s=warm_first_s)
-        self.forest = PrefixForest()
         self._parts = parts
+        self._arranging = arranging
         self._storing = storing
-        self._policy = policy
-        self._salt_secret = salt_secret
-        self._clock = clock
-        self._count = count
+        self._warming = Warming(wait_s=warm_first_s)
 
     async def lead(
         self, asking: Asking, target: Target, understanding: Understanding, *, streaming: bool
     ) -> AsyncGenerator[Chunk | Outcome, None]:
         """Yield the target's chunks, then the outcome. Errors of the target pass unchanged."""
         snapshot = await self._storing.snapshot(asking)
-        layout = self._laid_out(asking)
+        arranged = await self._arranging.arrange(asking)
+        layout = arranged.layout
         called = _Called(began_s=time.perf_counter())
         async with self._warming.ahead(asking, layout) as warm:
             try:
-                async for chunk in _pieces(target, self._call(asking, layout), streaming):
+                async for chunk in _pieces(target, arranged.call, streaming):
                     warm.set()
                     called.take(chunk)
                     if chunk.text or chunk.raw is not None:
@@ -67,6 +53,7 @@ class Calling:
             notes=layout.notes,
         )
         self._emit(asking, called, reuse)
+        self._arranging.remember(asking, arranged, called.completion)
         verdict, stored, reason = await self._storing.admit(
             asking, understanding, called.completion, layout, snapshot
         )
@@ -78,29 +65,6 @@ class Calling:
             stored=stored,
             store_reason=reason,
             ttft_s=called.ttft_s,
-        )
-
-    def _laid_out(self, asking: Asking) -> Layout:
-        began_s = time.perf_counter()
-        group = "/".join(asking.trust_group)
-        tree = self.forest.tree(group)
-        layout = arrange(asking.request, policy=self._policy, tree=tree, count=self._count)
-        difference = tree.difference(layout)
-        if difference is not None:
-            layout = replace(layout, notes=(*layout.notes, str(difference)))
-        self.forest.remember(group, layout.plan, now_s=self._clock().timestamp())
-        self._parts.emit(LaidOut, asking, began_s, layout=layout)
-        return layout
-
-    def _call(self, asking: Asking, layout: Layout) -> Call:
-        salt = cache_salt(self._salt_secret, *asking.trust_group) if self._salt_secret else None
-        return Call(
-            model=asking.asked.model,
-            messages=layout.messages,
-            tools=layout.tools,
-            params={k: v for k, v in asking.request.params.items() if k != "cache_salt"},
-            cache_salt=salt,
-            layout=layout,
         )
 
     def _emit(self, asking: Asking, called: _Called, reuse: Reuse, *, error: str = "") -> None:

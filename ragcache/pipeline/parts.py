@@ -58,10 +58,14 @@ class Parts:
                 "the %s store is down, caching is off until it is back: %s", self.store.name, error
             )
 
+    async def settled(self, *, seconds: float = 5.0) -> None:
+        """Wait until nothing is left to do in the background, at most so long."""
+        if self._background:
+            await asyncio.wait(set(self._background), timeout=seconds)
+
     async def close(self) -> None:
         """Flush what is under way and give everything back."""
-        if self._background:
-            await asyncio.wait(set(self._background), timeout=5.0)
+        await self.settled()
         await self._bounded.close()
         if self.store is not None:
             await self.store.close()

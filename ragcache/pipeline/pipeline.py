@@ -26,6 +26,7 @@ from ..layout.plan import Count, quarter_of_characters
 from ..protocols import Embedder, Store, Target
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
+from .arranging import Arranging
 from .asking import Asked, Asking, Outcome, Policies, Understanding, ask, utc_now
 from .batch import answered
 from .calling import Calling
@@ -77,14 +78,18 @@ class Pipeline:
         self._storing = storing = Storing(
             self._parts, policy=policies.admission, keyring=keyring, clock=clock
         )
-        self._calling = Calling(
+        self._arranging = Arranging(
             self._parts,
-            storing,
             policy=policies.layout,
             salt_secret=salt_secret,
-            warm_first_s=policies.budgets.warm_first_s,
             clock=clock,
             count=count,
+        )
+        self._calling = Calling(
+            self._parts,
+            self._arranging,
+            storing,
+            warm_first_s=policies.budgets.warm_first_s,
         )
         self._turns = Turns(self._parts, wait_s=policies.budgets.turn_s)
         self._flight: Flight[Chunk | Outcome | Hit] = Flight()
@@ -97,7 +102,7 @@ class Pipeline:
     @property
     def forest(self) -> PrefixForest:
         """The prefix trees, one for each trust group."""
-        return self._calling.forest
+        return self._arranging.forest
 
     @property
     def documents(self) -> Documents:

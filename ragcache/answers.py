@@ -32,13 +32,16 @@ def labels(layout: Layout) -> dict[str, Citation]:
     return labels_of(layout)
 
 
-def lineage(layout: Layout, completion: Completion) -> tuple[Lineage, ...]:
+def lineage(
+    layout: Layout, completion: Completion, unmoved: Sequence[Document] = ()
+) -> tuple[Lineage, ...]:
     """Return all documents an answer came from: an uncited one may have steered it too.
 
-    Where the answer cites no label, every document counts as cited.
+    Where the answer cites no label, every document counts as cited. `unmoved` stand in a prompt
+    of somebody else's without being blocks of it.
     """
     cited = set(cited_labels(completion.text)) & {str(b.label) for b in layout.blocks}
-    return tuple(
+    placed = tuple(
         Lineage(
             names=document.names,
             content=content_hash(document.text),
@@ -50,6 +53,18 @@ def lineage(layout: Layout, completion: Completion) -> tuple[Lineage, ...]:
         for block in layout.blocks
         for document in block.documents
     )
+    standing = tuple(
+        Lineage(
+            names=document.names,
+            content=content_hash(document.text),
+            raw=raw_hash(document.text),
+            rank=rank,
+            cited=True,
+            access=document.access,
+        )
+        for rank, document in enumerate(unmoved, start=len(layout.blocks))
+    )
+    return (*placed, *standing)
 
 
 def stored_form(completion: Completion, layout: Layout) -> JsonObject:

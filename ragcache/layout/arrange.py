@@ -335,10 +335,13 @@ def _foreign(request: Request, formatted: Formatted, context: _Context) -> Layou
 
 
 def _foreign_blocks(formatted: Formatted, documents: Sequence[Document]) -> tuple[Block, ...]:
-    """Return the located blocks. They carry no label: their format is somebody else's."""
+    """Return the located blocks. They carry no label: their format is somebody else's.
+
+    Documents beyond the blocks stand elsewhere in the prompt, where they stay.
+    """
     seen: dict[str, int] = {}
     blocks = []
-    for rank, (text, document) in enumerate(zip(formatted.blocks, documents, strict=True)):
+    for rank, (text, document) in enumerate(zip(formatted.blocks, documents, strict=False)):
         copy = seen.get(text, 0)
         seen[text] = copy + 1
         key = content_hash(text) if not copy else fingerprint(text, copy)

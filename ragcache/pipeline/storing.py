@@ -17,6 +17,7 @@ from ..protocols import Snapshot
 from ..types import (
     Admit,
     Completion,
+    Document,
     Embedding,
     Entry,
     EntryId,
@@ -69,7 +70,7 @@ class Storing:
     ) -> tuple[Admit | Reject, bool | None, str]:
         """Return the verdict, whether the answer is stored (None: under way), and why not."""
         began_s = time.perf_counter()
-        lineage = answers.lineage(layout, completion)
+        lineage = answers.lineage(layout, completion, _unmoved(asking.request, layout))
         verdict = admission.decide(
             asking.request,
             completion,
@@ -162,3 +163,8 @@ class Storing:
         if self._parts.embedder is None or store is None or not store.has_vectors:
             return False
         return not leans_on_history(request)
+
+
+def _unmoved(request: Request, layout: Layout) -> tuple[Document, ...]:
+    """Return the documents that stand in a prompt of somebody else's without being its blocks."""
+    return () if request.formatted is None else request.documents[len(layout.blocks) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import time
 import uuid
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -111,11 +113,12 @@ def run_demo(docs: Path | None = None) -> int:
             names cannot be used, or a part that is needed is not installed.
     """
     _check_installed()
+    signal.signal(signal.SIGTERM, _leave)  # what was started is stopped then, too
     texts = passages(docs)
     questions = questions_for(docs, texts)
     with ExitStack() as stack, Steps(Console(stderr=True)) as steps:
         starting = _model(stack, steps)
-        retriever = index(texts, steps)
+        retriever = index(texts, steps, meanwhile=_check_of(starting))
         model = _ready(starting, steps)
         with steps.step("start Postgres"):
             served = Served()
@@ -127,6 +130,10 @@ def run_demo(docs: Path | None = None) -> int:
     figures = compare(findings.plain, findings.cached, price=price)
     show(Console(), figures, findings.cached, steps.times_s, price)
     return 0
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def _check_installed() -> None:
@@ -166,7 +173,14 @@ def _ready(starting: Model | Starting, steps: Steps) -> Model:
     return own_model(engine.base_url, engine.model)
 
 
-def index(texts: Sequence[Passage], steps: Steps) -> VectorStoreRetriever:
+def _check_of(starting: Model | Starting) -> Callable[[], None]:
+    """Return what tells of an engine that has ended while something else is done."""
+    return (lambda: None) if isinstance(starting, Model) else starting.check
+
+
+def index(
+    texts: Sequence[Passage], steps: Steps, *, meanwhile: Callable[[], None] = lambda: None
+) -> VectorStoreRetriever:
     """Return a retriever over the passages, with the sentence encoder that ragcache uses."""
     from ..embedders import SentenceTransformerEmbedder
     from .chain import SentenceEmbeddings, indexed
@@ -175,7 +189,12 @@ def index(texts: Sequence[Passage], steps: Steps) -> VectorStoreRetriever:
         embedder = SentenceTransformerEmbedder()
         embedder.load()
     with steps.step("index the documents", len(texts)) as advance:
-        return indexed(texts, SentenceEmbeddings(embedder), advance=advance)
+
+        def advanced(count: int) -> None:
+            advance(count)
+            meanwhile()
+
+        return indexed(texts, SentenceEmbeddings(embedder), advance=advanced)
 
 
 @contextmanager

@@ -166,6 +166,10 @@ class Starting:
             self._launch()
         return self._ready()
 
+    def check(self) -> None:
+        """Raise EngineError if the server has ended already, for who does much else meanwhile."""
+        _check_running(self._process, self._log)
+
     def stop(self) -> None:
         """End the server and all its processes. May be called twice."""
         _end(self._process)
@@ -268,11 +272,15 @@ def _wait_until_ready(
     process: subprocess.Popen[bytes], log: Path, root_url: str, *, deadline_s: float
 ) -> None:
     while not _is_healthy(root_url):
-        if process.poll() is not None:
-            raise EngineError(f"vLLM ended while it started:\n{_tail(log)}")
+        _check_running(process, log)
         if time.monotonic() > deadline_s:
             raise EngineError(f"vLLM was not ready within its start_timeout_s:\n{_tail(log)}")
         time.sleep(_POLL_S)
+
+
+def _check_running(process: subprocess.Popen[bytes], log: Path) -> None:
+    if process.poll() is not None:
+        raise EngineError(f"vLLM ended while it started:\n{_tail(log)}")
 
 
 def _is_healthy(root_url: str) -> bool:

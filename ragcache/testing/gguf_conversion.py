@@ -56,9 +56,7 @@ def _write_weights(gguf: Path, output: Path) -> None:
         config.pop(key, None)
     plain = LlamaForCausalLM(LlamaConfig(**config)).bfloat16()
     plain.load_state_dict(dequantised.state_dict(), strict=True)
-    plain.generation_config = GenerationConfig(
-        bos_token_id=1, eos_token_id=2, pad_token_id=2
-    )
+    plain.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=2)
     plain.save_pretrained(str(output))
 
 

@@ -27,13 +27,13 @@ PRICES = savings.prices_of(
         "fake": {"input": 2.0, "read": 0.5, "output": 8.0},
     }
 )
-O = {
+OPENAI = {
     "prompt_tokens": 6000,
     "completion_tokens": 250,
     "total_tokens": 6250,
     "prompt_tokens_details": {"cached_tokens": 4096},
 }
-N = {
+ANTHROPIC = {
     "input_tokens": 120,
     "cache_read_input_tokens": 5000,
     "cache_creation_input_tokens": 880,
@@ -50,8 +50,8 @@ N_NORMALISED = UsageMetadata(
 @pytest.mark.parametrize(
     ("model", "usage", "cost", "uncached", "saved", "hit_rate"),
     [
-        ("o", openai_usage(O), 0.007856, 0.014000, 0.006144, 0.682667),
-        ("n", _usage({"usage": N}), 0.008910, 0.021750, 0.012840, 0.833333),
+        ("o", openai_usage(OPENAI), 0.007856, 0.014000, 0.006144, 0.682667),
+        ("n", _usage({"usage": ANTHROPIC}), 0.008910, 0.021750, 0.012840, 0.833333),
         ("n", usage_of(N_NORMALISED), 0.008910, 0.021750, 0.012840, 0.833333),
     ],
 )
@@ -69,7 +69,7 @@ def test_M01_cached_tokens_are_counted_once(model, usage, cost, uncached, saved,
 
 
 def test_M01_a_model_without_a_price_is_unknown_and_not_free():
-    assert savings.of_call(openai_usage(O), PRICES("", "nobody's")) == savings.UNKNOWN
+    assert savings.of_call(openai_usage(OPENAI), PRICES("", "nobody's")) == savings.UNKNOWN
     assert savings.UNKNOWN.saved is None
 
 

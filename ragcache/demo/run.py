@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import tempfile
 import time
@@ -137,15 +138,13 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _check_installed() -> None:
-    try:
-        import langchain_core  # noqa: F401 -- only to say what is missing
-        import langchain_openai  # noqa: F401 -- as above
-        import sentence_transformers  # noqa: F401 -- as above
-    except ImportError as error:
+    needed = ("langchain_core", "langchain_openai", "sentence_transformers", "psycopg")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
         raise ConfigError(
-            f"the demonstration needs {error.name}: pip install langchain-openai "
+            f"the demonstration needs {', '.join(missing)}: pip install langchain-openai "
             "'ragcache-middleware[langchain,openai,postgres,sentence-transformers]'"
-        ) from error
+        )
 
 
 # --- the parts ---------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ _CRITERIA: Mapping[str, LiteralString] = {
         " WHERE l.tenant = %(tenant)s AND l.name = %(document)s)"
     ),
 }
+#: What erasing a tenant leaves: epochs that move on. The audit cannot be deleted by anybody here.
+_KEPT = frozenset({"namespace"})
 _PRINCIPAL: LiteralString = "(e.principal = %(writer)s OR e.sharing = %(group)s)"
 
 
@@ -124,7 +126,7 @@ def purge(
 def erase_principal(ops_dsn: str, tenant: str, principal: str, *, dry_run: bool = False) -> Purged:
     """Remove what a principal has written or was kept for, in every table, for good.
 
-    The audit keeps that it happened, with a hash in place of the name.
+    The audit keeps that it happened, with a hash in place of the name. The count is of entries.
     """
     values = {
         "tenant": storable(tenant),
@@ -134,9 +136,35 @@ def erase_principal(ops_dsn: str, tenant: str, principal: str, *, dry_run: bool 
     with connected(ops_dsn) as connection, inside(connection, tenant):
         count = _take(connection, [sql.SQL(_PRINCIPAL)], values, dry_run=dry_run, hard=True)
         if not dry_run:
+            _erase(connection, "erase_principal", "principal", values)
             subject = f"principal={raw_name(raw_hash(principal))}"
             _tell(connection, tenant, subject, "erasure", count)
     return Purged(entries={tenant: count} if count else {}, dry_run=dry_run)
+
+
+def erase_tenant(ops_dsn: str, tenant: str, *, dry_run: bool = False) -> Purged:
+    """Remove everything of a tenant in every table, for good; the count is of entries.
+
+    The names of its namespaces stay with a new epoch, so that an answer on its way comes too
+    late, and so does the audit.
+    """
+    values = {"tenant": storable(tenant)}
+    with connected(ops_dsn) as connection, inside(connection, tenant):
+        count = _take(connection, [], values, dry_run=dry_run, hard=True)
+        if not dry_run:
+            connection.execute(_INVALIDATION["bump_all_epochs"], values)
+            _erase(connection, "erase_tenant", "tenant", values)
+            _tell(connection, tenant, "tenant", "erasure", count)
+    return Purged(entries={tenant: count} if count else {}, dry_run=dry_run)
+
+
+def _erase(
+    connection: Ops, statement: LiteralString, column: str, values: Mapping[str, Any]
+) -> None:
+    for (table,) in connection.execute(SQL["tables_with"], {"column": column}).fetchall():
+        if table not in _KEPT:
+            named = sql.SQL(SQL[statement]).format(table=sql.Identifier(table))
+            connection.execute(named, values)
 
 
 def promote(ops_dsn: str, tenant: str, entry: str, *, reason: str = "") -> bool:

@@ -192,14 +192,3 @@ def sweep(ops_dsn: str, *, now: datetime) -> int:
                     values = {"tenant": tenant, "before": now - keep}
                     removed += connection.execute(_SQL[name], values).rowcount
     return removed
-
-
-def forget_principal(connection: Ops, tenant: str, principal: str) -> int:
-    """Remove requests that were kept with who asked; inside the tenant's transaction."""
-    values = {"tenant": storable(tenant), "writer": storable(principal)}
-    return connection.execute(_SQL["forget_principal"], values).rowcount
-
-
-def forget_tenant(connection: Ops, tenant: str) -> None:
-    """Remove a tenant's requests and sums; inside the tenant's transaction."""
-    connection.execute(_SQL["forget_tenant"], {"tenant": storable(tenant)})

@@ -29,6 +29,23 @@ UPDATE ragcache.entry e SET state = 'live', reason = '', changed_at = clock_time
 UPDATE ragcache.entry e SET state = 'live', reason = '', changed_at = clock_timestamp()
  WHERE e.tenant = %(tenant)s AND e.id = %(id)s AND e.state = 'quarantined'
 
+-- name: tables_with
+-- Every table that has a column of this name beside the tenant's, whatever it is for.
+SELECT c.relname FROM pg_class c
+ WHERE c.relnamespace = 'ragcache'::regnamespace AND c.relkind IN ('r', 'p')
+   AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant')
+   AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = %(column)s)
+   AND has_table_privilege(c.oid, 'DELETE')
+ ORDER BY c.relname
+
+-- name: erase_principal
+-- What a principal has left in one table.
+DELETE FROM ragcache.{table} t WHERE t.tenant = %(tenant)s AND t.principal = %(writer)s
+
+-- name: erase_tenant
+-- What a tenant has left in one table.
+DELETE FROM ragcache.{table} t WHERE t.tenant = %(tenant)s
+
 -- name: sweep
 -- What can never be served again: expired, purged a while ago, of an older epoch, or built from
 -- a document that has changed. In batches, so that no transaction holds many rows.

@@ -1,5 +1,7 @@
--- The schema as it stands: every migration, in order, as one text. A test compares the two.
--- Applied by ragcache_owner inside the schema `ragcache`.
+-- The schema as it stands: what `ragcache migrate --sql` prints. A test compares the two.
+-- Applied as `ragcache_owner`, in a database that `ragcache init` has made ready.
+
+-- migration 0001_answers
 -- The answer cache: entries, the documents they came from, and what invalidates them.
 --
 -- Every table begins its keys with the tenant, forces row-level security on its owner too, and
@@ -179,6 +181,7 @@ GRANT SELECT, INSERT ON ragcache.audit TO ragcache_ops;
 GRANT USAGE ON SEQUENCE ragcache.change_number TO ragcache_app, ragcache_ops;
 GRANT SELECT ON ragcache.migration TO ragcache_app, ragcache_ops;
 
+-- migration 0002_watching
 -- What a trigger on the team's own document table calls: an invalidation inside their transaction.
 --
 -- It runs as the owner of the schema, who is held to the policies like everybody, and it can only
@@ -241,6 +244,117 @@ REVOKE ALL ON FUNCTION ragcache.tenant_changed(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ragcache.storable(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ragcache.tell(text, text) FROM PUBLIC;
 
+-- migration 0003_traffic
+-- What telemetry keeps: the latest requests of each tenant, and sums for each hour.
+--
+-- Figures, reasons, hashes and names of documents; what was asked and answered only where the
+-- operator asked for contents.
+
+CREATE TABLE ragcache.request (
+    tenant       text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    id           text COLLATE "C" NOT NULL,
+    at           timestamptz NOT NULL,
+    namespace    text COLLATE "C" NOT NULL,
+    partition    text COLLATE "C" NOT NULL,
+    version      text NOT NULL DEFAULT '',
+    provider     text NOT NULL DEFAULT '',
+    model        text NOT NULL DEFAULT '',
+    status       text NOT NULL,
+    reason       text NOT NULL DEFAULT '',
+    entry        text COLLATE "C" NOT NULL DEFAULT '',
+    similarity   double precision,
+    nearest      double precision,
+    certified    boolean NOT NULL DEFAULT true,
+    collapsed    boolean NOT NULL DEFAULT false,
+    stored       boolean,
+    store_reason text NOT NULL DEFAULT '',
+    error        text NOT NULL DEFAULT '',
+    ttft_s       double precision,
+    input        bigint,
+    cached       bigint,
+    written      bigint,
+    output       bigint,
+    predicted    bigint,
+    cause        text NOT NULL DEFAULT '',
+    saved_input  bigint,
+    saved_output bigint,
+    cost         double precision,
+    uncached     double precision,
+    seconds      jsonb NOT NULL DEFAULT '{}',
+    head         text NOT NULL DEFAULT '',
+    blocks       jsonb NOT NULL DEFAULT '[]',
+    notes        jsonb NOT NULL DEFAULT '[]',
+    degraded     jsonb NOT NULL DEFAULT '[]',
+    principal    text COLLATE "C" NOT NULL DEFAULT '',
+    question     text NOT NULL DEFAULT '',
+    answer       text NOT NULL DEFAULT '',
+    agreed       boolean,
+    judged_by    text NOT NULL DEFAULT '',
+    PRIMARY KEY (tenant, id, at)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE ragcache.request IS
+    'The latest requests of each tenant, a bounded number of them. `agreed` is null until a '
+    'semantic hit was judged; principal, question and answer are empty unless contents are kept.';
+CREATE INDEX request_at ON ragcache.request (tenant, at);
+CREATE INDEX request_entry ON ragcache.request (tenant, entry, at) WHERE entry <> '';
+
+CREATE TABLE ragcache.traffic (
+    tenant       text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    hour         timestamptz NOT NULL,
+    namespace    text COLLATE "C" NOT NULL,
+    model        text COLLATE "C" NOT NULL,
+    version      text COLLATE "C" NOT NULL,
+    requests     bigint NOT NULL DEFAULT 0,
+    hits_exact   bigint NOT NULL DEFAULT 0,
+    hits_semantic bigint NOT NULL DEFAULT 0,
+    stale        bigint NOT NULL DEFAULT 0,
+    bypassed     bigint NOT NULL DEFAULT 0,
+    collapsed    bigint NOT NULL DEFAULT 0,
+    calls        bigint NOT NULL DEFAULT 0,
+    errors       bigint NOT NULL DEFAULT 0,
+    input        bigint NOT NULL DEFAULT 0,
+    cached       bigint NOT NULL DEFAULT 0,
+    output       bigint NOT NULL DEFAULT 0,
+    predicted    bigint NOT NULL DEFAULT 0,
+    saved_input  bigint NOT NULL DEFAULT 0,
+    saved_output bigint NOT NULL DEFAULT 0,
+    spent        double precision NOT NULL DEFAULT 0,
+    uncached     double precision NOT NULL DEFAULT 0,
+    spared       double precision NOT NULL DEFAULT 0,
+    unpriced     bigint NOT NULL DEFAULT 0,
+    judged       bigint NOT NULL DEFAULT 0,
+    wrong        bigint NOT NULL DEFAULT 0,
+    reported     bigint NOT NULL DEFAULT 0,
+    lost         double precision NOT NULL DEFAULT 0,
+    verification double precision NOT NULL DEFAULT 0,
+    called_ttft_s double precision NOT NULL DEFAULT 0,
+    called_ttfts bigint NOT NULL DEFAULT 0,
+    hit_ttft_s   double precision NOT NULL DEFAULT 0,
+    hit_ttfts    bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, hour, namespace, model, version)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE ragcache.traffic IS
+    'Sums over the requests of an hour. `input` and `cached` count calls whose cached tokens are '
+    'known; money counts priced requests, `unpriced` the others. `judged` and `wrong` count hits that '
+    'were verified at random, `reported` those that users said were bad.';
+
+ALTER TABLE ragcache.request ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE ragcache.traffic ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY tenant_guard ON ragcache.request AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_guard ON ragcache.traffic AS RESTRICTIVE
+    USING (tenant = nullif(current_setting('ragcache.tenant', true), ''));
+CREATE POLICY tenant_rows ON ragcache.request
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+CREATE POLICY tenant_rows ON ragcache.traffic
+    TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
+
+REVOKE ALL ON ragcache.request, ragcache.traffic FROM PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON ragcache.request, ragcache.traffic
+    TO ragcache_app, ragcache_ops;
+
+-- migration 0004_state
 -- What a deployment remembers between requests: conversations as they were sent, and what the
 -- guard has learned.
 

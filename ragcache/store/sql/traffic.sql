@@ -131,14 +131,6 @@ DELETE FROM ragcache.request r WHERE r.tenant = %(tenant)s AND r.at < %(before)s
 -- name: sweep_traffic
 DELETE FROM ragcache.traffic t WHERE t.tenant = %(tenant)s AND t.hour < %(before)s
 
--- name: forget_principal
--- Requests that were kept with who asked.
-DELETE FROM ragcache.request r WHERE r.tenant = %(tenant)s AND r.principal = %(writer)s
-
--- name: forget_tenant
-WITH requests AS (DELETE FROM ragcache.request r WHERE r.tenant = %(tenant)s)
-DELETE FROM ragcache.traffic t WHERE t.tenant = %(tenant)s
-
 -- name: hours
 -- The sums of each hour since a moment.
 SELECT to_jsonb(t.*) FROM ragcache.traffic t

@@ -14,8 +14,9 @@ from ragcache.protocols import Snapshot
 from ragcache.store import maintenance, purging, reports
 from ragcache.store.maintenance import Crowd, maintain, plan_indexes
 from ragcache.store.near import near_statement
+from ragcache.store.ops import SQL
 from ragcache.store.postgres import PostgresStore
-from ragcache.store.purging import Selection, erase_principal, promote, purge, restore
+from ragcache.store.purging import Selection, erase_principal, erase_tenant, promote, purge, restore
 from ragcache.store.reembedding import Space, reembed
 from ragcache.store.roles import Dsns
 from ragcache.store.vectors import VECTOR
@@ -38,7 +39,8 @@ async def served(store, asked, now=NOW):
 def count(dsns: Dsns, tenant: str, table: str = "entry") -> int:
     with psycopg.connect(dsns.ops) as connection:
         connection.execute("SELECT set_config('ragcache.tenant', %s, true)", (tenant,))
-        row = connection.execute(f"SELECT count(*) FROM ragcache.{table}").fetchone()
+        counting = f"SELECT count(*) FROM ragcache.{table} WHERE tenant = %s"
+        row = connection.execute(counting, (tenant,)).fetchone()
     return row[0]
 
 
@@ -127,6 +129,40 @@ async def test_erasing_a_principal_leaves_no_row_and_no_name(store, postgres, te
     assert count(postgres, tenant, "entry_use") == count(postgres, tenant, "lineage") == 0
     assert "ann" not in str(reports.audit(postgres.ops, tenant))
     assert await served(store, other)
+
+
+async def test_erasing_a_tenant_leaves_no_row_of_it_anywhere(store, postgres, tenant):
+    asked = request(tenant, documents=(Document(text="d", source="s"),))
+    made = await stored(store, asked)
+    await store.touch(made.scope, made.id, now=NOW)
+    await stored(store, request(TenantId(f"{tenant}-b")))
+    begun = await store.snapshot(made.scope, asked.documents)
+    with psycopg.connect(postgres.ops) as connection:
+        tables = connection.execute(SQL["tables_with"], {"column": "tenant"}).fetchall()
+        assert len(tables) >= 6
+    assert erase_tenant(postgres.ops, tenant, dry_run=True).total == 1
+    assert erase_tenant(postgres.ops, tenant).total == 1
+    for (table,) in tables:
+        assert count(postgres, tenant, table) == (1 if table == "namespace" else 0), table
+    assert count(postgres, f"{tenant}-b") == 1
+    assert await store.put(entry(asked), begun) == "epoch"
+
+
+async def test_erasing_a_principal_reaches_every_table_that_knows_principals(
+    store, postgres, tenant
+):
+    await stored(store, request(tenant, principal="ann"))
+    with psycopg.connect(postgres.ops) as connection:
+        tables = connection.execute(SQL["tables_with"], {"column": "principal"}).fetchall()
+    assert {"entry", "state", "request"} <= {table for (table,) in tables}
+    with psycopg.connect(postgres.app) as connection:
+        connection.execute("SELECT set_config('ragcache.tenant', %s, true)", (tenant,))
+        connection.execute(
+            "INSERT INTO ragcache.state VALUES (%s, 'conversation', 'k', 'ann', '{}', now())",
+            (tenant,),
+        )
+    erase_principal(postgres.ops, tenant, "ann")
+    assert count(postgres, tenant, "state") == count(postgres, tenant) == 0
 
 
 async def test_promotion_puts_a_waiting_entry_into_service_for_the_tenant(store, postgres, tenant):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -157,8 +158,11 @@ def _fit(
 
 
 def _head(parts: Sequence[Part], count: Count) -> Step:
-    texts = [part.text for part in parts]
-    return Step(key=fingerprint("head", texts), tokens=sum(count(text) for text in texts))
+    digest = hashlib.sha256(b"ragcache/head/1:%d" % len(parts))
+    for part in parts:
+        text = part.text.encode("utf-8", "surrogatepass")
+        digest.update(b":%d:%b" % (len(text), text))
+    return Step(key=Fingerprint(digest.hexdigest()), tokens=sum(count(part.text) for part in parts))
 
 
 def _ordered(
@@ -195,7 +199,7 @@ def _newest_turn(blocks: Sequence[Block], tail: str) -> tuple[Message, tuple[int
 
 def step_of(block: Block, count: Count) -> Step:
     """Return a block as a step of the prefix."""
-    names = dict.fromkeys(name for document in block.documents for name in document.names)
+    names = {name: None for d in block.documents for name in (d.id, d.source) if name}
     return Step(key=block.hash, tokens=count(block.text), names=tuple(names))
 
 
@@ -295,7 +299,7 @@ def remembered(
         Placed(block=block, message=message - system, end=end)
         for block, (message, end) in zip(layout.blocks, plan.cuts, strict=True)
     )
-    head = fingerprint("head", [p.text for p in parts_of(layout.messages[:system], layout.tools)])
+    head = _head(parts_of(layout.messages[:system], layout.tools), len).key
     return extended(
         request,
         head=head,

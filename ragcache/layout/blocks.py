@@ -148,19 +148,14 @@ def _representative(draft: _Draft) -> Document:
 
 
 def _free_tag(text: str) -> str:
-    folded = text.casefold()
-    if _TAG not in folded or not _opens(folded, _TAG):
+    if "<" not in text:
         return _TAG
-    number = 2
-    while _opens(folded, f"{_TAG}-{number}"):
+    squeezed = "".join(text.casefold().split())
+    number, tag = 1, _TAG
+    while f"<{tag}" in squeezed or f"</{tag}" in squeezed:
         number += 1
-    return f"{_TAG}-{number}"
-
-
-def _opens(folded: str, tag: str) -> bool:
-    """Return whether a text holds something that may be read as this tag."""
-    squeezed = "".join(folded.split())
-    return f"<{tag}" in squeezed or f"</{tag}" in squeezed
+        tag = f"{_TAG}-{number}"
+    return tag
 
 
 def _quoted(value: Any) -> str:

@@ -68,8 +68,8 @@ class GroupTree:
 
     def _support(self, plan: Plan) -> tuple[int, ...]:
         """Return how many past requests held the first 0, 1, 2, ... blocks of the prompt."""
-        held, requests = self.statistics.shared([step.key for step in plan.steps])
-        counts = np.cumprod(held, axis=0) @ requests
+        held = self.statistics.shared([step.key for step in plan.steps])
+        counts = np.cumprod(held, axis=0).sum(axis=1)
         return (len(self.statistics), *(int(count) for count in counts))
 
     def difference(self, layout: Layout) -> Difference | None:

@@ -22,7 +22,7 @@ from .wording import Wording
 
 #: Weight of a past request for each block of the prefix that it did not hold.
 _MISSING = 0.02
-#: Weight of likeness of wording against one past request.
+#: Weight of full likeness of wording against one past request.
 _WORDING = 1.0
 #: Worth of a block that was sent but not written, where only what was written is found again.
 _UNWRITTEN = 0.1
@@ -159,21 +159,23 @@ def tail(
     if len(rest) < 2:
         return tuple(rest)
     held, weights = _votes(items, known)
-    tokens = np.array([item.tokens for item in items], dtype=np.float64)
-    left = np.zeros(len(items))
-    left[list(rest)] = tokens[list(rest)]
+    kept = np.where(held > 0, 1.0, _MISSING)
     for at in path:
-        weights = weights * np.where(held[at] > 0, 1.0, _MISSING)
-    shared = left @ held
+        weights *= kept[at]
+    tokens = held * np.array([[item.tokens] for item in items])
+    left = np.zeros(len(items))
+    left[rest] = [items[at].tokens for at in rest]
+    shared = (left > 0) @ tokens
     result: list[int] = []
     for _ in rest:
-        scores = (held @ (weights * shared * shared)) * left
-        chosen = int(np.argmax(scores))
+        scores = held @ (weights * shared * shared)
+        scores *= left
+        chosen = int(scores.argmax())
         if scores[chosen] <= 0:
             break
         result.append(chosen)
-        weights = weights * np.where(held[chosen] > 0, 1.0, _MISSING)
-        shared = shared - held[chosen] * left[chosen]
+        weights *= kept[chosen]
+        shared -= tokens[chosen]
         left[chosen] = 0.0
     return tuple(result) + tuple(at for at in rest if at not in result)
 
@@ -182,22 +184,32 @@ def _votes(
     items: Sequence[Item], known: Knowledge
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return who votes: past requests, and groups of blocks that are worded alike."""
-    held, weights = known.statistics.shared([item.key for item in items])
+    held = known.statistics.shared([item.key for item in items])
     if known.wording is None:
-        return held, weights
+        return held, np.ones(held.shape[1])
     alike = known.wording.similarities([(item.key, item.text) for item in items])
     groups, strength = _groups(alike)
-    return np.hstack([held, groups]), np.concatenate([weights, _WORDING * strength])
+    members = np.zeros((len(items), len(groups)))
+    members[
+        [at for group in groups for at in group],
+        [column for column, group in enumerate(groups) for _ in group],
+    ] = 1.0
+    votes = np.concatenate([np.ones(held.shape[1]), strength])
+    return np.concatenate([held, members], axis=1), votes
 
 
-def _groups(alike: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _groups(alike: Sequence[Sequence[float]]) -> tuple[list[list[int]], list[float]]:
     """Return each block with its 1, 2, ... nearest ones, as far as half of the request."""
-    count = len(alike)
-    np.fill_diagonal(alike, np.inf)
-    nearest = np.argsort(-alike, axis=1, kind="stable")
-    place = np.empty_like(nearest)
-    np.put_along_axis(place, nearest, np.arange(count)[None, :], axis=1)
-    sizes = np.arange(1, max(2, count // 2))
-    groups = place.T[:, :, None] <= sizes
-    strength = np.take_along_axis(alike, nearest[:, sizes], axis=1)
-    return groups.reshape(count, -1).astype(np.float64), strength.ravel()
+    groups: list[list[int]] = []
+    strength: list[float] = []
+    most = max(1, len(alike) // 2 - 1)
+    for at, similar in enumerate(alike):
+        nearest = sorted(range(len(similar)), key=similar.__getitem__, reverse=True)
+        group = [at]
+        for other in nearest[:most]:
+            if not similar[other]:
+                break
+            group = [*group, other]
+            groups.append(group)
+            strength.append(_WORDING * similar[other])
+    return groups, strength

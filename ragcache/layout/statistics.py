@@ -49,21 +49,16 @@ class CoRetrieval:
         for block in blocks:
             self._rows.pop(block, None)
 
-    def shared(
-        self, blocks: Sequence[Fingerprint]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return which of `blocks` past requests held, and how many requests held exactly those.
+    def shared(self, blocks: Sequence[Fingerprint]) -> NDArray[np.float64]:
+        """Return which of `blocks` each past request held: one row a block, 0 or 1.
 
-        One row a block, one column a distinct set, 0 or 1. Requests that held none are left out.
+        Requests that held none of them are left out.
         """
         none = bytes(self._row_bytes)
         packed = b"".join([self._rows.get(block, none) for block in blocks])
         rows = np.frombuffer(packed, dtype=np.uint8).reshape(len(blocks), self._row_bytes)
         columns = np.unpackbits(rows, axis=1, bitorder="little")
-        sets, counts = _distinct(np.packbits(columns, axis=0, bitorder="little"))
-        held = np.unpackbits(sets, axis=0, count=len(blocks), bitorder="little")
-        kept = held.any(axis=0)
-        return held[:, kept].astype(np.float64), counts[kept].astype(np.float64)
+        return columns[:, columns.any(axis=0)].astype(np.float64)
 
     def _clear(self, at: int) -> None:
         keep = ~(1 << (at & 7)) & 0xFF
@@ -74,21 +69,3 @@ class CoRetrieval:
             row[at >> 3] &= keep
             if not any(row):
                 del self._rows[block]
-
-
-def _distinct(sets: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the distinct columns of bytes, and how often each stands."""
-    size = next((size for size in (1, 2, 4, 8) if len(sets) <= size), 0)
-    if not size:
-        return np.unique(sets, axis=1, return_counts=True)
-    padded = np.zeros((sets.shape[1], size), dtype=np.uint8)
-    padded[:, : len(sets)] = sets.T
-    codes = padded.view(f"<u{size}").ravel()
-    if size <= 2:  # few enough codes to count them in place
-        counts = np.bincount(codes)
-        distinct = np.flatnonzero(counts)
-        counts = counts[distinct]
-        codes = distinct.astype(f"<u{size}")
-    else:
-        codes, counts = np.unique(codes, return_counts=True)
-    return codes.view(np.uint8).reshape(-1, size).T[: len(sets)], counts

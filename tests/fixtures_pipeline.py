@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -12,6 +13,7 @@ from ragcache.admission import AdmissionPolicy, KeyRing
 from ragcache.events import Event, Hooks
 from ragcache.layout import LayoutPolicy
 from ragcache.lookup import LookupPolicy
+from ragcache.lookup.guard import GuardPolicy
 from ragcache.pipeline import Budgets, Pipeline, Policies
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns
@@ -62,6 +64,7 @@ async def make(
     events: list[Event],
 ) -> AsyncIterator[Make]:
     """Make a pipeline: keyword arguments of `Pipeline`, or fields of the policies."""
+    deployment = secrets.token_hex(8)
     async with AsyncExitStack() as stack:
 
         async def made(
@@ -70,6 +73,7 @@ async def make(
             lookup: dict[str, Any] | None = None,
             admission: dict[str, Any] | None = None,
             budgets: Budgets = PATIENT,
+            guard: GuardPolicy | None = None,
             **parts: Any,
         ) -> Pipeline:
             target = OpenAITarget(model="fake", base_url=upstream.base_url)
@@ -81,11 +85,14 @@ async def make(
                 "keyring": KEYRING,
                 "clock": clock,
                 "hooks": Hooks(events.append),
+                "deployment": deployment,
+                "draw": lambda: 1.0,  # no hit is verified unless the test wants it
                 "policies": Policies(
                     layout=LayoutPolicy(**(layout or {})),
                     lookup=LookupPolicy(**{"uncertified_threshold": 0.9, **(lookup or {})}),
                     admission=AdmissionPolicy(**(admission or {})),
                     budgets=budgets,
+                    guard=guard,
                 ),
             }
             return await stack.enter_async_context(Pipeline(**(given | parts)))

@@ -6,12 +6,14 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from ..admission import AdmissionPolicy
 from ..keys import Identity, keys_of, scope_of
 from ..layout import LayoutPolicy
 from ..lookup import LookupPolicy, Reading
-from ..types import Admit, Completion, Embedding, Keys, Layout, Reject, Request, Reuse, Scope
+from ..lookup.guard import GuardPolicy
+from ..types import Admit, Completion, Embedding, Hit, Keys, Layout, Reject, Request, Reuse, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,17 @@ class Budgets:
     warm_first_s: float = 0.0
 
 
+def guard_for(policy: LookupPolicy, **fields: Any) -> GuardPolicy:
+    """Return a guard that never goes below the operator's threshold."""
+    return GuardPolicy(
+        **{
+            "floor": policy.threshold,
+            "uncertified": max(policy.threshold, policy.uncertified_threshold),
+        }
+        | fields
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """What is decided how."""
@@ -42,6 +55,12 @@ class Policies:
     lookup: LookupPolicy = field(default_factory=LookupPolicy)
     admission: AdmissionPolicy = field(default_factory=AdmissionPolicy)
     budgets: Budgets = field(default_factory=Budgets)
+    guard: GuardPolicy | None = None
+
+    @property
+    def guarding(self) -> GuardPolicy:
+        """The guard's policy; by default its floor is the operator's threshold."""
+        return self.guard or guard_for(self.lookup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +115,8 @@ class Understanding:
 
     reading: Reading | None = None
     embedding: Embedding | None = None
+    #: Passed every gate, but not the threshold that holds now.
+    below: Hit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from ..protocols import Target
 from ..types import NO_REUSE, Call, Chunk, Completion, Reuse
 from .arranging import Arranging
 from .asking import Asking, Outcome, Understanding
+from .guarding import Guarding
 from .parts import Parts
 from .storing import Storing
 from .warming import Warming
@@ -22,9 +23,16 @@ class Calling:
     """Asks the target for an answer and hands it to admission."""
 
     def __init__(
-        self, parts: Parts, arranging: Arranging, storing: Storing, *, warm_first_s: float
+        self,
+        parts: Parts,
+        guarding: Guarding,
+        arranging: Arranging,
+        storing: Storing,
+        *,
+        warm_first_s: float,
     ) -> None:
         self._parts = parts
+        self._guarding = guarding
         self._arranging = arranging
         self._storing = storing
         self._warming = Warming(wait_s=warm_first_s)
@@ -53,6 +61,7 @@ class Calling:
             notes=layout.notes,
         )
         self._emit(asking, called, reuse)
+        self._guarding.missed(asking, understanding.below, called.completion.text)
         self._arranging.remember(asking, arranged, called.completion)
         verdict, stored, reason = await self._storing.admit(
             asking, understanding, called.completion, layout, snapshot
@@ -66,6 +75,11 @@ class Calling:
             store_reason=reason,
             ttft_s=called.ttft_s,
         )
+
+    async def regenerate(self, asking: Asking, target: Target) -> Completion:
+        """Ask anew, for a verification: nothing is stored, no conversation goes on."""
+        arranged = await self._arranging.arrange(asking)
+        return await target.complete(arranged.call)
 
     def _emit(self, asking: Asking, called: _Called, reuse: Reuse, *, error: str = "") -> None:
         self._parts.emit(

@@ -11,9 +11,11 @@ from ..admission import KeyRing
 from ..errors import NotCachedError
 from ..events import LookedUp
 from ..keys import question_of
+from ..lookup.guard import ruling
 from ..protocols import Store
 from ..types import Candidate, Entry, Hit, Miss, Request
 from .asking import Asking, Understanding
+from .guarding import Guarding
 from .parts import Parts
 
 
@@ -23,12 +25,14 @@ class Finding:
     def __init__(
         self,
         parts: Parts,
+        guarding: Guarding,
         *,
         policy: lookup.LookupPolicy,
         keyring: KeyRing | None,
         clock: Callable[[], datetime],
     ) -> None:
         self._parts = parts
+        self._guarding = guarding
         self._policy = policy
         self._keyring = keyring
         self._clock = clock
@@ -112,7 +116,11 @@ class Finding:
         if isinstance(candidates, Miss):
             return candidates
         found = self._decide(asking, reading, candidates, now)
-        return found if isinstance(found, Hit) else _told(found, by_key)
+        ruled = ruling(found, self._guarding.standing(asking))
+        if isinstance(ruled, Hit):
+            return ruled
+        understanding.below = found if isinstance(found, Hit) else None
+        return _told(ruled, by_key)
 
     def _decide(
         self,
@@ -126,7 +134,7 @@ class Finding:
             asked=asked,
             request=asking.request,
             now=now,
-            policy=self._policy,
+            policy=self._guarding.lowest(self._policy),
         )
 
     def _is_genuine(self, asking: Asking, entry: Entry) -> bool:

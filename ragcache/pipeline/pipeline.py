@@ -10,6 +10,8 @@ wrong is passed by: the request goes on to the target, and the status says why.
 from __future__ import annotations
 
 import contextlib
+import logging
+import random
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
@@ -18,11 +20,12 @@ from typing import Any, Self
 
 from .. import answers
 from ..admission import KeyRing
-from ..errors import ConfigError, TargetError
+from ..errors import ConfigError, StoreUnavailableError, TargetError
 from ..events import Answered, Hooks
 from ..flight import Flight
 from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
+from ..lookup.guard import Standing
 from ..protocols import Embedder, Store, Target
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
@@ -31,10 +34,13 @@ from .asking import Asked, Asking, Outcome, Policies, Understanding, ask, utc_no
 from .batch import answered
 from .calling import Calling
 from .finding import Finding
+from .guarding import Guarding
 from .invalidation import Documents, Epoch
 from .parts import Parts
 from .storing import Storing
 from .turns import Turns
+
+_log = logging.getLogger("ragcache")
 
 
 class Pipeline:
@@ -50,6 +56,8 @@ class Pipeline:
         clock: The one clock of all lifetimes.
         hooks: Subscribers of events.
         count: Counts tokens of a text; a quarter of its characters by default.
+        deployment: Processes of one deployment share what they learn of the error rate.
+        draw: Uniform numbers in [0, 1): which hits are verified.
     """
 
     def __init__(
@@ -64,6 +72,8 @@ class Pipeline:
         clock: Callable[[], datetime] = utc_now,
         hooks: Hooks | None = None,
         count: Count = quarter_of_characters,
+        deployment: str = "default",
+        draw: Callable[[], float] = random.random,
     ) -> None:
         policies = policies or Policies()
         self.target = target
@@ -73,7 +83,12 @@ class Pipeline:
         self._parts = Parts(
             store=store, embedder=embedder, budgets=policies.budgets, hooks=self.hooks
         )
-        self._finding = Finding(self._parts, policy=policies.lookup, keyring=keyring, clock=clock)
+        self._guarding = Guarding(
+            self._parts, policy=policies.guarding, clock=clock, deployment=deployment, draw=draw
+        )
+        self._finding = Finding(
+            self._parts, self._guarding, policy=policies.lookup, keyring=keyring, clock=clock
+        )
         self._policies = policies
         self._storing = storing = Storing(
             self._parts, policy=policies.admission, keyring=keyring, clock=clock
@@ -87,6 +102,7 @@ class Pipeline:
         )
         self._calling = Calling(
             self._parts,
+            self._guarding,
             self._arranging,
             storing,
             warm_first_s=policies.budgets.warm_first_s,
@@ -145,9 +161,16 @@ class Pipeline:
         """
         try:
             await self._parts.open()
+            await self._recall()
         except BaseException:
             await self.close()
             raise
+
+    async def _recall(self) -> None:
+        try:
+            await self._guarding.recall()
+        except StoreUnavailableError as error:
+            _log.warning("what was learned of the error rate is not at hand: %s", error)
 
     async def close(self) -> None:
         """Finish what is under way and give everything back."""
@@ -190,6 +213,17 @@ class Pipeline:
         """
         return self._run(request, target, streaming=True)
 
+    def report_bad(self, answer: Answer) -> bool:
+        """Note that a user called an answer wrong: its entry is taken out of service.
+
+        Returns: Whether the answer was a semantic hit of this process that is still known.
+        """
+        return self._guarding.reported(answer.request_id)
+
+    def standing(self, request: Request, *, target: Target | None = None) -> Standing:
+        """Return what the guard holds for this request's partition: threshold, bound, counts."""
+        return self._guarding.standing(self._asking(request, self._target(target)))
+
     def abatch(
         self, requests: Sequence[Request], *, target: Target | None = None, concurrency: int = 4
     ) -> AsyncGenerator[tuple[int, Answer | Exception], None]:
@@ -205,7 +239,11 @@ class Pipeline:
         async def look(request: Request) -> Answer | None:
             asking = self._asking(request, self._target(target))
             found = await self._finding.again(asking)
-            return self._served(asking, found) if isinstance(found, Hit) else None
+            return (
+                self._served(asking, self._target(target), found)
+                if isinstance(found, Hit)
+                else None
+            )
 
         return answered(requests, look, ask_one, count=self._count, concurrency=concurrency)
 
@@ -217,7 +255,7 @@ class Pipeline:
         understanding = Understanding()
         found = await self._finding.find(asking, understanding)
         if isinstance(found, Hit):
-            for chunk in _replayed(self._served(asking, found)):
+            for chunk in _replayed(self._served(asking, target, found)):
                 yield chunk
             return
         forward = self._forward(asking, target, found, understanding, streaming=streaming)
@@ -236,7 +274,9 @@ class Pipeline:
             raise ConfigError("no target: set api.base_url and model.name, or pass target=")
         return target
 
-    def _served(self, asking: Asking, hit: Hit, *, collapsed: bool = False) -> Answer:
+    def _served(
+        self, asking: Asking, target: Target, hit: Hit, *, collapsed: bool = False
+    ) -> Answer:
         now = self._clock()
         answer = answers.from_entry(asking.request, hit, now=now, request_id=asking.request_id)
         answer = replace(
@@ -246,6 +286,8 @@ class Pipeline:
         )
         if self._parts.store is not None:
             self._parts.later(self._parts.store.touch(asking.scope, hit.entry.id, now=now))
+        if hit.kind == "semantic":
+            self._guarding.served(asking, hit, lambda: self._calling.regenerate(asking, target))
         saved = answers.usage_of(hit.entry.answer)
         self._parts.emit(Answered, asking, asking.began_s, answer=answer, saved_usage=saved)
         return answer
@@ -274,7 +316,7 @@ class Pipeline:
                     case Chunk():
                         yield item
                     case Hit():
-                        for chunk in _replayed(self._served(asking, item, collapsed=True)):
+                        for chunk in _replayed(self._served(asking, target, item, collapsed=True)):
                             yield chunk
                     case Outcome():
                         answer = self._answered(asking, miss, item, collapsed=joined)

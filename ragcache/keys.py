@@ -41,6 +41,7 @@ _NOT_SHAPING = {
     "refresh": "a control",
     "only_if_cached": "a control",
     "no_collapse": "a control",
+    "exact_only": "a control",
     "max_age_s": "a control, checked against the entry",
     "ttl_s": "a control",
     "expire_at": "a control",

@@ -139,6 +139,7 @@ class Request:
         only_if_cached: Do not ask the target.
         no_collapse: Wait for no other request's call. For a caller that blocks the very loop on
             which such a call may run.
+        exact_only: Serve equal questions only, and embed nothing.
         max_age_s: Serve no entry older than this.
         ttl_s: Lifetime of the stored answer, capped by the settings.
         expire_at: Latest moment at which the stored answer may be served.
@@ -170,6 +171,7 @@ class Request:
     refresh: bool = False
     only_if_cached: bool = False
     no_collapse: bool = False
+    exact_only: bool = False
     max_age_s: float | None = None
     ttl_s: float | None = None
     expire_at: datetime | None = None

@@ -89,6 +89,8 @@ class Finding:
         store, embedder = self._parts.store, self._parts.embedder
         if store is None or embedder is None or not store.has_vectors:
             return by_key
+        if asking.request.exact_only:
+            return by_key
         if leans_on_history(asking.request):
             return _told(Miss(reason="conversation"), by_key)
         embedding = await self._parts.embedded(asking, question_of(asking.request))

@@ -162,7 +162,7 @@ class Storing:
         store = self._parts.store
         if self._parts.embedder is None or store is None or not store.has_vectors:
             return False
-        return not leans_on_history(request)
+        return not (request.exact_only or leans_on_history(request))
 
 
 def _unmoved(request: Request, layout: Layout) -> tuple[Document, ...]:

@@ -33,7 +33,8 @@ from .notices import notice
 from .queries import queries
 from .rows import (
     document_names,
-    exact_candidate,
+    exact_candidates,
+    key_values,
     near_candidates,
     scope_values,
     storable,
@@ -170,12 +171,13 @@ class PostgresStore:
         Expired ones and ones whose documents have changed come last and say so, so that a miss
         can tell why.
         """
-        values = {**scope_values(scope), "exact": keys.exact, "normal": keys.normal, "now": now}
         await self._ready()
         async with self._reading(scope.tenant) as connection:
-            cursor = await connection.execute(_LOOKUP["find_exact"], values, prepare=True)
+            cursor = await connection.execute(
+                _LOOKUP["find_exact"], key_values(scope, keys), prepare=True
+            )
             rows = await cursor.fetchall()
-        return tuple(exact_candidate(row, scope, keys) for row in rows)
+        return exact_candidates(rows, scope, keys, now)
 
     async def find_similar(
         self, scope: Scope, vector: Vector, *, embedder: str, now: datetime, limit: int

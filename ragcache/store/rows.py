@@ -73,6 +73,17 @@ def scope_values(scope: Scope) -> dict[str, Any]:
     }
 
 
+def key_values(scope: Scope, keys: Keys) -> dict[str, str]:
+    """Return the parameters of `find_exact`: few, because it is asked before every request."""
+    return {
+        "tenant": storable(scope.tenant),
+        "principal": storable(scope.principal),
+        "partition": scope.partition,
+        "exact": keys.exact,
+        "normal": keys.normal,
+    }
+
+
 def entry_values(entry: Entry, epoch: int) -> dict[str, Any]:
     """Return the parameters of an entry's row, its vector aside."""
     needs = {storable(tag) for line in entry.lineage for tag in line.access}
@@ -164,11 +175,24 @@ def entry_of(row: Row, scope: Scope) -> Entry:
     )
 
 
-def exact_candidate(row: Row, scope: Scope, keys: Keys) -> Candidate:
-    """Return the candidate of a row of `find_exact`."""
-    entry = entry_of(row, scope)
-    exact = entry.keys.exact == keys.exact
-    return Candidate(entry=entry, similarity=1.0, current=row[-1], exact=exact)
+def exact_candidates(
+    rows: Iterable[Row], scope: Scope, keys: Keys, now: datetime
+) -> tuple[Candidate, ...]:
+    """Return the candidates of rows of `find_exact`, those that may still be served first.
+
+    Only those whose documents ask for no right that the asker lacks.
+    """
+    found = [
+        Candidate(
+            entry=(entry := entry_of(row, scope)),
+            similarity=1.0,
+            current=row[-1],
+            exact=entry.keys.exact == keys.exact,
+        )
+        for row in rows
+    ]
+    allowed = [c for c in found if all(line.access <= scope.access for line in c.entry.lineage)]
+    return tuple(sorted(allowed, key=lambda c: (c.entry.expire_at <= now, not c.current)))
 
 
 def near_candidates(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -65,19 +66,35 @@ def rag_chain(llm: Runnable[Any, Any], retriever: BaseRetriever) -> Runnable[str
     return {"context": retriever | join, "question": RunnablePassthrough()} | PROMPT | llm
 
 
-def _chat_openai(fields: dict[str, Any]) -> ChatOpenAI:
-    given = {"model": "fake", "api_key": "unused", "max_retries": 0, "stream_usage": True}
-    return ChatOpenAI(**(given | fields))
+_numbers = itertools.count()
+
+
+class Chats:
+    """Makes ChatOpenAI models against one address, and closes their connections."""
+
+    def __init__(self, base_url: str) -> None:
+        self.base_url = base_url
+        self._made: list[ChatOpenAI] = []
+
+    def __call__(self, **fields: Any) -> ChatOpenAI:
+        # langchain-openai shares connections by address and timeout; an own timeout is an own one.
+        given = {"model": "fake", "api_key": "unused", "max_retries": 0, "stream_usage": True}
+        given["timeout"] = 60.0 + next(_numbers) / 1000
+        self._made.append(ChatOpenAI(**({"base_url": self.base_url} | given | fields)))
+        return self._made[-1]
+
+    async def close(self) -> None:
+        for model in self._made:
+            model.root_client.close()
+            await model.root_async_client.close()
 
 
 @pytest.fixture
-def chat(upstream: Upstream) -> Callable[..., ChatOpenAI]:
+async def chat(upstream: Upstream) -> AsyncIterator[Chats]:
     """Make a ChatOpenAI against the fake provider."""
-
-    def made(**fields: Any) -> ChatOpenAI:
-        return _chat_openai({"base_url": upstream.base_url} | fields)
-
-    return made
+    made = Chats(upstream.base_url)
+    yield made
+    await made.close()
 
 
 @pytest.fixture
@@ -129,10 +146,8 @@ def brain() -> Iterator[Brain]:
 
 
 @pytest.fixture
-def thinking(brain: Brain) -> Callable[..., ChatOpenAI]:
+async def thinking(brain: Brain) -> AsyncIterator[Chats]:
     """Make a ChatOpenAI against the thinking provider."""
-
-    def made(**fields: Any) -> ChatOpenAI:
-        return _chat_openai({"base_url": brain.base_url} | fields)
-
-    return made
+    made = Chats(brain.base_url)
+    yield made
+    await made.close()

@@ -74,13 +74,13 @@ def ask(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
         principal=who.principal,
         question=_question(messages, formatted, retrievals),
-        documents=tuple(_document(seen) for seen in documents),
+        documents=tuple(document_of(seen) for seen in documents),
         history=tuple(message_of(m) for m in turns(messages)),
         formatted=formatted,
         params=params,
     )
     fields = dict(options.request) | controls(metadata.get("ragcache"), kwargs.get("ragcache"))
-    fields |= _off(who, params)
+    fields |= switched_off(who, params)
     form = kwargs.get("response_format")
     return Asked(
         request=request.replace(**fields),
@@ -90,7 +90,7 @@ def ask(
     )
 
 
-def _off(who: Identity, params: Mapping[str, Any]) -> dict[str, bool]:
+def switched_off(who: Identity, params: Mapping[str, Any]) -> dict[str, bool]:
     """Turn the answer cache off where it would be unsafe, or could not give all that is asked."""
     asks_more = (params.get("n") or 1) != 1 or bool(params.get("logprobs"))
     if who.tenant is None or asks_more:
@@ -147,7 +147,8 @@ def _field(document: Any, name: str) -> Any:
     return document.get(name) if isinstance(document, Mapping) else getattr(document, name, None)
 
 
-def _document(seen: Seen) -> Document:
+def document_of(seen: Seen) -> Document:
+    """Return a document as ragcache reads it."""
     origin = seen.origin
     if isinstance(origin, Document):
         return origin
@@ -164,6 +165,13 @@ def _document(seen: Seen) -> Document:
 
 
 _NONE: frozenset[str] = frozenset()
+
+
+def locate_in(messages: Sequence[BaseMessage]) -> tuple[Formatted, tuple[Document, ...]]:
+    """Return a prompt with the documents located that its tool messages or the caller name."""
+    found = _visible(tuple(_retrievals(None, messages)))
+    formatted, documents = locate([message_of(m) for m in messages], found)
+    return formatted, tuple(document_of(seen) for seen in documents)
 
 
 # --- the question ------------------------------------------------------------------------------
@@ -184,6 +192,12 @@ def _question(
         if query and query in text:
             return query
     return text.strip()
+
+
+def question_in(messages: Sequence[BaseMessage]) -> str:
+    """Return the newest human message's text."""
+    at = last_human(messages)
+    return "" if at is None else message_of(messages[at]).text().strip()
 
 
 # --- parameters --------------------------------------------------------------------------------

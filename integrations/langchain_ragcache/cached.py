@@ -19,6 +19,7 @@ from ragcache.binding import Options
 from ragcache.errors import RagCacheError
 from ragcache.pipeline import Pipeline
 from ragcache.portal import AnyCache, Bridge, Doors
+from ragcache.protocols import Target
 from ragcache.sent import SentTurns
 from ragcache.types import Answer, Chunk, Request
 
@@ -283,7 +284,7 @@ def _run_of(run_manager: Any) -> ModelRun | None:
 # --- through the cache -------------------------------------------------------------------------
 
 
-def answered_here(way: Bridge, request: Request, target: InnerTarget) -> Answer:
+def answered_here(way: Bridge, request: Request, target: Target) -> Answer:
     """Ask the cache from a thread. Where the call that was joined has died with its caller's
     loop, ask again alone.
     """
@@ -293,7 +294,7 @@ def answered_here(way: Bridge, request: Request, target: InnerTarget) -> Answer:
         return way.answer(request.replace(no_collapse=True), target=target)
 
 
-async def answered(way: Pipeline | Bridge, request: Request, target: InnerTarget) -> Answer:
+async def answered(way: Pipeline | Bridge, request: Request, target: Target) -> Answer:
     """Ask the cache from the running loop; as above where a joined call has died."""
     try:
         return await _answered(way, request, target)
@@ -304,7 +305,7 @@ async def answered(way: Pipeline | Bridge, request: Request, target: InnerTarget
     return await _answered(way, request.replace(no_collapse=True), target)
 
 
-async def _answered(way: Pipeline | Bridge, request: Request, target: InnerTarget) -> Answer:
+async def _answered(way: Pipeline | Bridge, request: Request, target: Target) -> Answer:
     if isinstance(way, Bridge):
         return await way.aanswer(request, target=target)
     return await way.answer(request, target=target)

@@ -13,7 +13,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from ragcache.binding import Identity, Options
+from ragcache.binding import BINDABLE, Identity, Options
+from ragcache.errors import ConfigError
 from ragcache.portal import AnyCache
 
 from .cached import Binding, CachedDoors
@@ -37,11 +38,11 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         principal: Who asks inside the tenant.
         provider: Which provider's cache fields may be sent: "openai", "vllm", "anthropic".
         marker_ttl_s: Lifetime of the cache markers set for a provider that needs them.
-        request: Further fields of every request: sharing, access, namespace, version, ttl_s, ...
+        fields: Further fields of every request (sharing, access, namespace, version, ttl_s, ...),
+            and settings of the inner model (streaming, temperature, ...), which a copy gets.
 
     Raises:
-        ConfigError: The cache is none.
-        RequestError: A field of every request is unknown.
+        ConfigError: The cache is none, or a field belongs neither to requests nor to the model.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -59,8 +60,11 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         principal: str | None = None,
         provider: str | None = None,
         marker_ttl_s: int | None = None,
-        **request: Any,
+        **fields: Any,
     ) -> None:
+        settings = {name: value for name, value in fields.items() if name not in BINDABLE}
+        request = {name: value for name, value in fields.items() if name in BINDABLE}
+        inner = _set(inner, settings)
         identity = Identity(tenant=tenant, principal=principal)
         options = Options(identity=identity, provider=provider, request=request)
         binding = Binding(cache, options, marker_ttl_s=marker_ttl_s)
@@ -174,6 +178,17 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         from .wrapping import replace_models
 
         return replace_models(runnable, self.around)[0]
+
+
+def _set(inner: BaseChatModel, settings: dict[str, Any]) -> BaseChatModel:
+    """Return the model, or a copy with other settings."""
+    known = set(type(inner).model_fields)
+    if unknown := sorted(set(settings) - known):
+        raise ConfigError(
+            f"{', '.join(unknown)}: neither a setting of {type(inner).__name__} nor a field of "
+            f"every request ({', '.join(sorted(BINDABLE))})"
+        )
+    return inner.model_copy(update=settings) if settings else inner
 
 
 def _inherited(inner: BaseChatModel) -> dict[str, Any]:

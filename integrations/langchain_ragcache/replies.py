@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -31,9 +32,13 @@ _FINISH_KEYS = ("finish_reason", "stop_reason", "done_reason", "finishReason")
 def completion_of(result: ChatResult) -> Completion:
     """Return what ragcache reads of a result; the result itself is carried along."""
     generation = result.generations[0]
-    message = generation.message
-    said = {**(result.llm_output or {}), **message.response_metadata}
-    said |= generation.generation_info or {}
+    said = {**(result.llm_output or {}), **(generation.generation_info or {})}
+    return replace(completion_of_message(generation.message, said), raw=result)
+
+
+def completion_of_message(message: BaseMessage, said: Mapping[str, Any]) -> Completion:
+    """Return what ragcache reads of a message; `said` is what was told beside it."""
+    said = {**message.response_metadata, **said}
     return Completion(
         text=text_of(message),
         finish_reason=_finish(message, said),
@@ -42,7 +47,6 @@ def completion_of(result: ChatResult) -> Completion:
         usage=usage_of(getattr(message, "usage_metadata", None)),
         model=str(said.get("model_name") or said.get("model") or ""),
         id=message.id or "",
-        raw=result,
     )
 
 

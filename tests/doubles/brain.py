@@ -57,7 +57,7 @@ def fill(schema: dict[str, Any], root: dict[str, Any] | None = None) -> Any:
             return True
         case "null":
             return None
-    return "cats"
+    return "cats 你好 こんにちは"
 
 
 class Brain(Upstream):
@@ -68,6 +68,11 @@ class Brain(Upstream):
         self.script = think
 
     async def _stream(self, reply: Reply) -> AsyncIterator[bytes]:
+        name = json.dumps(self.bodies[-1]["model"]).encode()
+        async for event in self._events(reply):
+            yield event.replace(b'"model": "fake"', b'"model": ' + name)
+
+    async def _events(self, reply: Reply) -> AsyncIterator[bytes]:
         if not reply.tool_calls:
             async for event in super()._stream(reply):
                 yield event

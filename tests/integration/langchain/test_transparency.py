@@ -10,9 +10,8 @@ import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
-from pydantic import BaseModel, Field
-
 from langchain_ragcache import wrap
+from pydantic import BaseModel, Field
 
 QUESTION = "What is the demurrage fee?"
 

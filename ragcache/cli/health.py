@@ -1,4 +1,4 @@
-"""The verbs that look at the store: doctor, stats."""
+"""The verb that looks whether all is well: doctor."""
 
 from __future__ import annotations
 
@@ -9,30 +9,17 @@ from typing import TYPE_CHECKING
 import typer
 
 from .console import print_json, print_table, say
-from .options import AnyTenant, AsJson, Config, OpsDsn
-from .places import database, now_utc
+from .options import AsJson, Config, OpsDsn
+from .places import database
 from .verbs import add
 
 if TYPE_CHECKING:
-    from ..store.reports import Finding, Stats
-
-_COLUMNS = (
-    "tenant",
-    "namespace",
-    "entries",
-    "live",
-    "quarantined",
-    "deleted",
-    "expired",
-    "hits",
-    "bytes",
-)
+    from ..store.reports import Finding
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
     add(app, doctor, "ragcache doctor")
-    add(app, stats, "ragcache stats --tenant acme --json")
 
 
 def doctor(dsn: OpsDsn = None, config: Config = None, as_json: AsJson = False) -> None:
@@ -56,26 +43,3 @@ def _tell(findings: Sequence[Finding], as_json: bool) -> None:
     print_table("doctor", ("", "check", "finding"), rows)
     first = next((f for f in findings if not f.ok), None)
     say("all is well" if first is None else f"first: {first.detail}")
-
-
-def stats(
-    tenant: AnyTenant = None, dsn: OpsDsn = None, config: Config = None, as_json: AsJson = False
-) -> None:
-    """Show what the store holds, for each tenant and namespace."""
-    from ..store.reports import stats as read
-
-    with database(config, dsn) as place:
-        found = read(place.ops, now=now_utc(), tenant=tenant)
-    if as_json:
-        print_json(_plain(found))
-        return
-    print_table("entries", _COLUMNS, [asdict(row) for row in found.namespaces])
-    if found.embedders:
-        print_table("vectors", ("embedder", "vectors"), list(found.embedders.items()))
-
-
-def _plain(found: Stats) -> dict[str, object]:
-    return {
-        "namespaces": [asdict(row) for row in found.namespaces],
-        "embedders": dict(found.embedders),
-    }

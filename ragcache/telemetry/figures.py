@@ -142,7 +142,7 @@ def _ratio(part: float, whole: float) -> float | None:
 
 def total(rows: Iterable[Row]) -> Figures:
     """Return the sums over rows of the hours table."""
-    sums: dict[str, Any] = dict.fromkeys(_NAMES, 0)
+    sums: dict[str, Any] = {field.name: field.default for field in fields(Figures)}
     for row in rows:
         for name in _NAMES:
             sums[name] += row[name]

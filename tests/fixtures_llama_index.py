@@ -32,7 +32,7 @@ def open_ai(upstream: Upstream, clients: dict[str, Any]) -> Callable[..., Any]:
 
     def made(**fields: Any) -> Any:
         given = {"model": "gpt-4o-mini", "api_key": "unused", "max_retries": 0, **clients}
-        return OpenAI(api_base=upstream.base_url, **(given | fields))
+        return OpenAI(**(given | {"api_base": upstream.base_url} | fields))
 
     return made
 
@@ -52,7 +52,7 @@ def open_ai_like(upstream: Upstream, clients: dict[str, Any]) -> Callable[..., A
             "context_window": 32_000,
             **clients,
         }
-        return OpenAILike(api_base=upstream.base_url, **(given | fields))
+        return OpenAILike(**(given | {"api_base": upstream.base_url} | fields))
 
     return made
 

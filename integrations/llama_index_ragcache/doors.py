@@ -13,6 +13,7 @@ from llama_index.core.prompts import BasePromptTemplate
 
 from ragcache.binding import Options
 from ragcache.portal import Bridge, Doors
+from ragcache.sent import SentTurns
 from ragcache.types import Answer, Chunk, JsonObject, Request
 
 from .announcing import Announcement
@@ -44,6 +45,7 @@ class Bound:
     def __init__(self, doors: Doors, options: Options) -> None:
         self.doors = doors
         self.options = options
+        self.sent = SentTurns()
         self._warned: set[str] = set()
 
     def __deepcopy__(self, _: dict[int, Any]) -> Bound:

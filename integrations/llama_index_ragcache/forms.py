@@ -8,9 +8,6 @@ from typing import Any, TypeAlias
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from ragcache.types import Call, Formatted
-
-from .messages import with_text
 from .replies import chat_piece, chat_reply, completion_piece, completion_reply
 
 #: What a model is asked: messages, or a text.
@@ -53,17 +50,3 @@ def messages_of(prompt: Prompt) -> Sequence[ChatMessage]:
         return [ChatMessage(role=MessageRole.USER, content=str(prompt))]
     return prompt
 
-
-def moved(prompt: Prompt, formatted: Formatted, call: Call) -> Prompt:
-    """Return the caller's prompt, with a copy of the message whose blocks were moved."""
-    if not formatted.blocks:
-        return str(prompt) if isinstance(prompt, str) else list(prompt)
-    at, part = formatted.index, formatted.part
-    content = call.messages[at].content
-    text = str(content if part is None else content[part].get("text", ""))  # type: ignore[union-attr]  # a part means parts
-    if isinstance(prompt, str):
-        return text
-    messages = list(prompt)
-    if text != formatted.head + formatted.separator.join(formatted.blocks) + formatted.tail:
-        messages[at] = with_text(messages[at], part, text)
-    return messages

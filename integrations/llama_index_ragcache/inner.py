@@ -9,11 +9,12 @@ from typing import Any
 
 from ragcache.protocols import Target
 from ragcache.threads import steps, threaded
-from ragcache.types import Call, Chunk, Completion, Formatted
+from ragcache.types import Call, Chunk, Completion
 
-from .forms import Form, Prompt, moved
+from .forms import Form, Prompt
 from .providers import with_fields
 from .replies import completion_of, finish_of, is_closing
+from .wire import Wire
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +23,14 @@ class Invocation:
 
     llm: Any
     form: Form
-    prompt: Prompt
-    formatted: Formatted
+    wire: Wire
     provider: str | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def prepared(self, call: Call) -> tuple[Prompt, dict[str, Any]]:
         """Return what the LLM is called with: blocks moved, a provider's cache fields added."""
         given = with_fields(self.llm, self.provider, call, self.kwargs)
-        return moved(self.prompt, self.formatted, call), given
+        return self.wire.prepare(call), given
 
 
 class CalledTarget:

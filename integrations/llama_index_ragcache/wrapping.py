@@ -20,6 +20,7 @@ from .doors import Bound, RagCacheDoors
 from .forms import Form, Prompt
 from .inner import CalledTarget, InnerTarget, Invocation, ThreadedInnerTarget
 from .providers import identity_of, model_name_of, provider_of
+from .wire import Wire
 
 L = TypeVar("L", bound=LLM)
 #: Where pydantic keeps the state of a model.
@@ -117,8 +118,12 @@ class WrappedDoors(RagCacheDoors):
         invocation = Invocation(
             llm=bare,
             form=form,
-            prompt=prompt,
-            formatted=asked.formatted,
+            wire=Wire(
+                prompt=prompt,
+                formatted=asked.formatted,
+                tenant=asked.request.tenant,
+                sent=self._ragcache.sent,
+            ),
             provider=provider,
             kwargs=kwargs,
         )

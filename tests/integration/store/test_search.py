@@ -182,13 +182,14 @@ async def test_fifty_among_a_hundred_thousand_and_fifty_thousand(
     store, large, small = await crowded(fresh_database, crowd)
     found = {
         "small": await recall(store, "small", small, 150),
-        "large": await recall(store, "large", large, 1000),
+        "large": await recall(store, "large", large, 500),
     }
-    await costs(store, large, 50)
-    taken = await costs(store, large, 400)
+    print(found)
+    await costs(store, large, 30)
+    taken = await costs(store, large, 200)
     for name, value in (found | taken).items():
         record_property(name, value)
-    print({"recall@1": found, "p50_ms": taken})
+    print(taken)
     assert found["small"] == 1.0
     assert found["large"] >= 0.99
     assert taken["exact"] <= taken["bare"] * 1.5

@@ -87,8 +87,8 @@ def _blocks(documents: Sequence[Document]) -> tuple[Block, ...]:
 
 
 def _referring(message: BaseMessage, found: Cut, documents: Sequence[Document]) -> BaseMessage:
-    """Return the tool message with its documents replaced by their labels."""
-    labels = ", ".join(f"[{block.label}]" for block in _blocks(documents))
+    """Return the tool message with its documents replaced by their labels, in a stable order."""
+    labels = ", ".join(sorted(f"[{block.label}]" for block in _blocks(documents)))
     text = f"{found.head}Retrieved documents: {labels}{found.tail}"
     return with_content(message, text)
 

@@ -11,9 +11,24 @@ from ragcache.layout.located import Cut, Seen, cut
 
 Render = Callable[[list[Seen]], str]
 
-WORDS = (
-    "port crane fee toll ship dock cargo berth tide hull mast quay lock buoy rope anchor".split()
-)
+WORDS = [
+    "port",
+    "crane",
+    "fee",
+    "toll",
+    "ship",
+    "dock",
+    "cargo",
+    "berth",
+    "tide",
+    "hull",
+    "mast",
+    "quay",
+    "lock",
+    "buoy",
+    "rope",
+    "anchor",
+]
 
 
 def documents(seed: int, count: int) -> list[Seen]:

@@ -102,12 +102,11 @@ def replay(
     }
 
 
-def _forest(trace: Trace, max_tokens: int | None, *, marked: bool = False) -> PrefixForest:
+def _forest(trace: Trace, max_tokens: int | None) -> PrefixForest:
     return PrefixForest(
         max_entries=max(1, len(trace.requests)),
         max_tokens=max_tokens,
         max_blocks_per_entry=max(1, trace.k + 1),
-        marked=marked,
     )
 
 
@@ -203,7 +202,7 @@ class Bench:
         """Replay with planned marks: what was written counts in the walk."""
         eternal = Lifetime(seconds=None, write=rules.lifetimes[0].write)
         forever = _with_lifetime(rules, eternal)
-        forest = _forest(self._trace, None, marked=True)
+        forest = _forest(self._trace, None)
         cache = MarkedCache(forever)
         for number, wanted in self._order():
             tree = forest.tree(_GROUP)

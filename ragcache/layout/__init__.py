@@ -22,21 +22,43 @@ from .conversation import (
     to_json,
 )
 from .difference import Difference, first_difference
+from .engine import (
+    AllBlocksCleared,
+    BlockRemoved,
+    BlockStored,
+    EngineMirror,
+    KvEvent,
+    block_chain,
+    block_ends,
+    token_ends,
+)
 from .forest import GroupTree, PrefixForest
+from .gap import Served, cause_of_gap
 from .marks import caller_marks, plan_breakpoints
+from .parts import marked, parted
 from .plan import Count, Part, Plan, Step
 from .policy import LayoutPolicy
 from .render import render
+from .roles import Host, for_host
 from .rules import CacheRules, Lifetime, Price
+from .warm import HotPrefix, HotPrompts, Rollout
 
 __all__ = [
+    "AllBlocksCleared",
+    "BlockRemoved",
+    "BlockStored",
     "CacheRules",
     "CitationStream",
     "Clusters",
     "Conversation",
     "Count",
     "Difference",
+    "EngineMirror",
     "GroupTree",
+    "Host",
+    "HotPrefix",
+    "HotPrompts",
+    "KvEvent",
     "LayoutPolicy",
     "Lifetime",
     "MarkPlan",
@@ -44,25 +66,34 @@ __all__ = [
     "Plan",
     "PrefixForest",
     "Price",
+    "Rollout",
+    "Served",
     "Slot",
     "Step",
     "arrange",
+    "block_chain",
+    "block_ends",
     "caller_marks",
+    "cause_of_gap",
     "citations",
     "cited_in_tool_calls",
     "cited_labels",
     "conversation_key",
     "first_difference",
+    "for_host",
     "from_json",
     "labels_of",
     "map_tool_arguments",
+    "marked",
     "next_key",
     "note_difference",
+    "parted",
     "plan_breakpoints",
     "remembered",
     "render",
     "schedule",
     "to_json",
+    "token_ends",
 ]
 
 

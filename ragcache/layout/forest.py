@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..types import Layout
-from .breakpoints import Boundary, Learned, MarkPlan, note_sent
+from .breakpoints import Boundary, Learned, MarkPlan, believed_life_s, note_sent
 from .difference import Difference, first_difference
 from .ordering import Knowledge
 from .plan import Part, Plan
+from .rules import CacheRules
 from .statistics import CoRetrieval
 from .tree import Eviction, PrefixTree, Record
 from .wording import Wording
@@ -30,17 +32,17 @@ class GroupTree:
         tree: PrefixTree,
         statistics: CoRetrieval,
         wording: Wording | None = None,
-        marked: bool = False,
     ) -> None:
         self.tree = tree
         self.statistics = statistics
-        self.known = Knowledge(tree, statistics, wording, marked)
+        self.known = Knowledge(tree, statistics, wording)
         self.learned = Learned()
         self.last: tuple[Part, ...] = ()
 
     def remember(self, plan: Plan, *, marks: MarkPlan | None = None, now_s: float = 0.0) -> None:
         """Note that a prompt was sent, with these marks."""
         support = self._support(plan) if marks is not None else ()
+        self.known = replace(self.known, marked=marks is not None)
         self.tree.insert((plan.head, *plan.steps), now_s=now_s)
         if marks is not None:
             note_sent(
@@ -89,7 +91,6 @@ class PrefixForest:
         max_requests: Retrievals one trust group remembers: 1,000 tell what all would, to .002.
         lifetime_s: The provider's lifetime of an unused prefix; None where it is unknown.
         eviction: Which sequence is forgotten first.
-        marked: The target finds again only what was marked and written.
     """
 
     def __init__(
@@ -101,11 +102,9 @@ class PrefixForest:
         max_requests: int = 1000,
         lifetime_s: float | None = None,
         eviction: Eviction = "lru",
-        marked: bool = False,
     ) -> None:
         self._max_entries = max_entries
         self._max_requests = max_requests
-        self._marked = marked
         self._max_tokens = max_tokens
         self._max_nodes = max_entries * max_blocks_per_entry
         self._lifetime_s = lifetime_s
@@ -115,14 +114,21 @@ class PrefixForest:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def tree(self, group: str) -> GroupTree:
-        """Return the tree of a trust group, an empty one at first."""
+    def tree(self, group: str, *, rules: CacheRules | None = None) -> GroupTree:
+        """Return the tree of a trust group, an empty one at first.
+
+        Args:
+            group: The trust group, and the model where it asks several: caches share nothing.
+            rules: The provider's: how long an unused prefix is expected to be held.
+        """
         found = self._groups.get(group)
         if found is None:
             found = self._groups[group] = self._new()
             while len(self._groups) > self._max_entries:
                 self._groups.popitem(last=False)
         self._groups.move_to_end(group)
+        if rules is not None:
+            found.tree.lifetime_s = believed_life_s(rules.lifetimes[0], found.learned)
         return found
 
     def remember(
@@ -157,5 +163,4 @@ class PrefixForest:
             tree=tree,
             statistics=CoRetrieval(max_requests=self._max_requests),
             wording=Wording(max_blocks=4 * self._max_entries),
-            marked=self._marked,
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..types import Fingerprint
+from .engine import BlockHash, EngineMirror
 from .plan import Step
 
 Eviction = Literal["lru", "lfu", "fifo"]
@@ -32,7 +33,17 @@ class Record:
 class Node:
     """A piece of a prefix at its place: the same block behind another prefix is another node."""
 
-    __slots__ = ("children", "key", "names", "parent", "record", "tokens", "used_at_s", "visits")
+    __slots__ = (
+        "children",
+        "engine_block",
+        "key",
+        "names",
+        "parent",
+        "record",
+        "tokens",
+        "used_at_s",
+        "visits",
+    )
 
     def __init__(self, key: Fingerprint, tokens: int, parent: Node | None) -> None:
         self.key = key
@@ -41,6 +52,8 @@ class Node:
         self.children: dict[Fingerprint, Node] = {}
         self.names: tuple[str, ...] = ()
         self.record = Record()
+        #: The last KV block of the engine that ends inside this prefix.
+        self.engine_block: BlockHash | None = None
         self.visits = 0
         self.used_at_s = 0.0
 
@@ -64,6 +77,8 @@ class PrefixTree:
         eviction: Eviction = "lru",
     ) -> None:
         self.root = Node(Fingerprint(""), 0, None)
+        #: What the engine holds by its own events; None estimates by lifetime.
+        self.mirror: EngineMirror | None = None
         self.tokens = 0
         self._max_nodes = max_nodes
         self._max_tokens = max_tokens
@@ -76,7 +91,9 @@ class PrefixTree:
         return len(self._recency)
 
     def alive(self, node: Node, now_s: float) -> bool:
-        """Return whether the target probably still holds the node."""
+        """Return whether the target still holds the node: surely where its events are mirrored."""
+        if self.mirror is not None and node.engine_block is not None:
+            return node.engine_block in self.mirror
         return self.lifetime_s is None or now_s - node.used_at_s <= self.lifetime_s
 
     def find(self, keys: Iterable[Fingerprint]) -> list[Node]:
@@ -89,6 +106,23 @@ class PrefixTree:
             found.append(child)
             node = child
         return found
+
+    def note_engine(
+        self, keys: Sequence[Fingerprint], ends: Sequence[int], chain: Sequence[BlockHash]
+    ) -> None:
+        """Note which KV blocks hold a sequence that was sent.
+
+        Args:
+            keys: Of the sequence, from the root.
+            ends: How many tokens of the prompt stand before the end of each of them.
+            chain: The hashes of the prompt's full blocks.
+        """
+        size = self.mirror.block_size if self.mirror is not None else 0
+        if not size:
+            return
+        for node, end in zip(self.find(keys), ends, strict=False):
+            full = min(end // size, len(chain))
+            node.engine_block = chain[full - 1] if full else None
 
     def insert(self, steps: Sequence[Step], *, now_s: float = 0.0) -> None:
         """Note that a sequence was sent."""

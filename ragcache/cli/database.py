@@ -179,6 +179,7 @@ def maintain(
     as_json: AsJson = False,
 ) -> None:
     """Remove what can never be served again, keep to quotas, build and drop vector indexes."""
+    from ..store import traffic
     from ..store.maintenance import maintain as run
 
     kept = span(keep_deleted)
@@ -191,10 +192,12 @@ def maintain(
             quota=quota,
             progress=note,
         )
+        records = traffic.sweep(place.ops, now=now_utc())
     row = {
         "swept": done.swept,
         "evicted": done.evicted,
         "documents": done.documents,
+        "records": records,
         "built": list(done.built),
         "dropped": list(done.dropped),
     }
@@ -202,6 +205,7 @@ def maintain(
         print_json(row)
         return
     say(f"{done.swept} entries swept, {done.evicted} evicted, {done.documents} documents forgotten")
+    say(f"{records} old records of requests removed")
     say(f"{len(done.built)} indexes built, {len(done.dropped)} dropped")
 
 

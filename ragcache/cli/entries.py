@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -110,6 +111,9 @@ def purge(
     entry: Annotated[Text, _criterion("This entry.")] = None,
     older_than: Annotated[Text, _criterion("Stored before: 30d, 12h, or a date.")] = None,
     principal: Annotated[Text, _criterion("Erase this person for good, in every table.")] = None,
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Erase the tenant for good, in every table.")
+    ] = False,
     hard: Annotated[bool, typer.Option("--hard", help="Remove at once, beyond restoring.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
     yes: Yes = False,
@@ -136,36 +140,51 @@ def purge(
         entry=entry,
         older_than=moment(older_than, now=now_utc()) if older_than else None,
     )
-    _refuse_mixture(selection, principal)
+    what = _Taken(selection=selection, principal=principal, erase=erase, hard=hard, reason=reason)
+    _refuse_mixture(what)
     with database(config, dsn) as place:
-        would = _take(place.ops, selection, principal, dry_run=True, hard=hard, reason=reason)
-        if dry_run or not would.total:
+        would = _take(place.ops, what, dry_run=True)
+        if dry_run or not (would.total or erase or principal):
             _tell(would, as_json)
             return
         if not as_json:
             _tell(would, as_json=False)
-        _ask(would, yes, hard=hard or principal is not None)
-        _tell(
-            _take(place.ops, selection, principal, dry_run=False, hard=hard, reason=reason), as_json
-        )
+        _ask(would, yes, for_good=hard or erase or principal is not None)
+        _tell(_take(place.ops, what, dry_run=False), as_json)
 
 
-def _refuse_mixture(selection: Selection, principal: str | None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """What is to be taken out of service, and how."""
+
+    selection: Selection
+    principal: str | None
+    erase: bool
+    hard: bool
+    reason: str
+
+
+def _refuse_mixture(what: _Taken) -> None:
     """A wrong word on the command line must not widen what is removed."""
-    if principal is not None and (selection.tenant is None or selection.criteria()):
+    selection = what.selection
+    whole = selection.tenant is not None and not selection.criteria()
+    if what.erase and (not whole or what.principal is not None):
+        raise typer.BadParameter("--erase goes with --tenant and no other criterion")
+    if what.principal is not None and not whole:
         raise typer.BadParameter("--principal goes with --tenant and no other criterion")
-    if principal is None and selection.tenant is None and not selection.criteria():
+    if selection.tenant is None and not selection.criteria():
         raise typer.BadParameter("say what to purge: --tenant, --document, --older-than, ...")
 
 
-def _take(
-    ops: str, selection: Selection, principal: str | None, *, dry_run: bool, hard: bool, reason: str
-) -> Purged:
+def _take(ops: str, what: _Taken, *, dry_run: bool) -> Purged:
     from ..store import purging
 
-    if principal is not None and selection.tenant is not None:
-        return purging.erase_principal(ops, selection.tenant, principal, dry_run=dry_run)
-    return purging.purge(ops, selection, dry_run=dry_run, hard=hard, reason=reason)
+    tenant = what.selection.tenant
+    if tenant is not None and what.principal is not None:
+        return purging.erase_principal(ops, tenant, what.principal, dry_run=dry_run)
+    if tenant is not None and what.erase:
+        return purging.erase_tenant(ops, tenant, dry_run=dry_run)
+    return purging.purge(ops, what.selection, dry_run=dry_run, hard=what.hard, reason=what.reason)
 
 
 def _tell(purged: Purged, as_json: bool) -> None:
@@ -178,11 +197,11 @@ def _tell(purged: Purged, as_json: bool) -> None:
     say(f"{purged.total} entries {what}")
 
 
-def _ask(would: Purged, yes: bool, *, hard: bool) -> None:
+def _ask(would: Purged, yes: bool, *, for_good: bool) -> None:
     if yes:
         return
-    for_good = " for good" if hard else ""
-    typer.confirm(f"Purge {would.total} entries{for_good}?", abort=True, err=True)
+    beyond = " for good" if for_good else ""
+    typer.confirm(f"Purge {would.total} entries{beyond}?", abort=True, err=True)
 
 
 # --- promote -----------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ class Guarding:
             agreed=agreed,
             usage=usage,
             by=by,
+            model=asking.asked.model,
         )
         if not agreed and self._parts.store is not None:
             self._parts.later(

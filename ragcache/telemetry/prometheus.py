@@ -26,6 +26,7 @@ from ..events import (
     LaidOut,
     LookedUp,
 )
+from ..lookup.bounds import anytime_upper
 from ..types import UNKNOWN_USAGE, Admit, Hit, Miss, Usage
 from . import record, savings, semconv
 from .savings import Money, PriceOf
@@ -61,9 +62,11 @@ class PrometheusHook:
     ) -> None:
         self._hooks = hooks
         self._hook_errors = hooks.errors if hooks is not None else 0
+        self._verified = self._wrong = 0
         self._prices = prices or savings.prices_of()
         self._tenant_label = tenant_label
         self._metrics = _metrics_of(registry, tenant_label)
+        self._metrics[semconv.BAD_HIT_BOUND.name].set(1.0)
         self._bounded = _Bounded()
         self._child = lru_cache(maxsize=4_096)(self._labelled)
         self._take: Mapping[type[Event], Callable[[Any], None]] = {
@@ -160,6 +163,10 @@ class PrometheusHook:
     def _judged(self, event: Judged) -> None:
         agreed = "yes" if event.agreed else "no"
         self._add(semconv.JUDGED, 1, agreed, self._bounded("by", event.by))
+        if event.by == "verification":
+            self._verified, self._wrong = self._verified + 1, self._wrong + (not event.agreed)
+            bound = anytime_upper(self._wrong, self._verified)
+            self._metrics[semconv.BAD_HIT_BOUND.name].set(bound)
         if event.usage != UNKNOWN_USAGE:
             price = self._prices(event.provider, event.model)
             money = savings.of_call(event.usage, price)

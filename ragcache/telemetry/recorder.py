@@ -15,7 +15,6 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from ..errors import RagCacheError
 from ..events import Called, Event, Judged, LookedUp
 from ..store.traffic import Verdict
 from . import record
@@ -125,10 +124,7 @@ class Recorder:
 
     def _run(self) -> None:
         while not self._closing.wait(self._every_s):
-            try:
-                self.flush()
-            except Exception:  # noqa: BLE001 -- telemetry goes on; what failed is in the log
-                _log.warning("recording requests failed", exc_info=True)
+            self.flush()
 
     def _give_up_waiting(self, now_s: float) -> None:
         """Take requests whose caller has left as whole, and forget those that never called."""
@@ -150,19 +146,27 @@ class Recorder:
         for _ in range(len(self._whole)):
             at_s, events = self._whole.popleft()
             at = datetime.fromtimestamp(at_s, UTC)
-            rows, verdicts = taken.setdefault(events[-1].scope.tenant, ([], []))
-            if isinstance(events[-1], Judged):
-                judged = record.judgement(events[-1], at=at, prices=self._prices)
-                verdicts.append(_verdict(judged))
-            else:
-                made = record.assemble(events, at=at, prices=self._prices, contents=self._contents)
-                rows.append(row_of(made))
+            place = taken.setdefault(events[-1].scope.tenant, ([], []))
+            try:
+                self._add(events, at, *place)
+            except Exception:  # noqa: BLE001 -- one odd request must not cost the others; logged
+                self.dropped += 1
+                _log.warning("a request could not be recorded", exc_info=True)
         return taken
+
+    def _add(
+        self, events: list[Event], at: datetime, rows: list[dict[str, Any]], verdicts: list[Verdict]
+    ) -> None:
+        if isinstance(events[-1], Judged):
+            verdicts.append(_verdict(record.judgement(events[-1], at=at, prices=self._prices)))
+            return
+        made = record.assemble(events, at=at, prices=self._prices, contents=self._contents)
+        rows.append(row_of(made))
 
     def _write(self, tenant: str, rows: list[dict[str, Any]], verdicts: list[Verdict]) -> None:
         try:
             self.dropped += self._writer.write(tenant, rows, verdicts)
-        except RagCacheError as error:
+        except Exception as error:  # noqa: BLE001 -- telemetry goes on; the log tells once
             self.dropped += len(rows)
             if not self._failing:
                 _log.warning("requests are not recorded until the store is back: %s", error)

@@ -98,7 +98,7 @@ async def test_maintain_removes_what_has_expired_and_says_how_much(cli, store, t
     assert await store.put(old, await store.snapshot(old.scope, ())) == ""
     done = cli("maintain", "--json").json
     assert done["swept"] >= 1
-    assert set(done) == {"swept", "evicted", "documents", "built", "dropped"}
+    assert set(done) == {"swept", "evicted", "documents", "records", "built", "dropped"}
     assert "0 swept" in cli("maintain").err
 
 

@@ -142,6 +142,14 @@ async def test_erasing_a_person_asks_and_removes_for_good(cli, stored, tenant, p
     assert reports.inspect(postgres.ops, tenant, made.id) is None
 
 
+async def test_erasing_a_tenant_leaves_only_the_audit(cli, stored, tenant, postgres):
+    await stored()
+    ran = cli("purge", "--tenant", tenant, "--erase", stdin="y\n")
+    assert "for good" in ran.err
+    assert cli("inspect", "--tenant", tenant, "--json").json["entries"] == []
+    assert len(cli("inspect", "--tenant", tenant, "--audit", "--json").json["audit"]) == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -149,6 +157,9 @@ async def test_erasing_a_person_asks_and_removes_for_good(cli, stored, tenant, p
         ("--principal", "ann"),
         ("--tenant", "t", "--principal", "ann", "--model", "m"),
         ("--tenant", "t", "--older-than", "soon"),
+        ("--erase",),
+        ("--tenant", "t", "--erase", "--model", "m"),
+        ("--tenant", "t", "--erase", "--principal", "ann"),
     ],
 )
 def test_a_purge_that_would_take_other_than_was_meant_is_a_usage_error(cli, arguments):

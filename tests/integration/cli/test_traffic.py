@@ -167,3 +167,17 @@ def test_why_of_an_unknown_or_an_unclear_id_says_what_to_do(cli, recorded):
     unclear = cli("why", f"{recorded}-m", "--tenant", recorded, code=1).err
     assert "more than one" in unclear
     assert f"{recorded}-m1" in unclear
+
+
+def test_feedback_takes_a_bad_answer_and_its_saving_back(cli, recorded):
+    before = cli("stats", "--tenant", recorded, "--json").json["figures"]
+    told = cli("feedback", f"{recorded}-h0", "--tenant", recorded, "--reason", "wrong port").out
+    assert "out of service" in told
+    after = cli("stats", "--tenant", recorded, "--json").json["figures"]
+    assert after["reported"] == before["reported"] + 1
+    assert round(before["saved"] - after["saved"], 6) == 0.0034
+    assert "feedback" in cli("why", f"{recorded}-h0").out
+
+
+def test_feedback_on_an_unknown_request_changes_nothing(cli, recorded):
+    assert "no request" in cli("feedback", "nobody-asked-this", code=1).err

@@ -42,6 +42,7 @@ class Document:
         score: Similarity or distance as the retriever gave it; never printed.
         metadata: Printed only where the layout is told which keys; `source` aside.
         access: Tags an asker must hold, all of them, to be served an answer from this text.
+        aliases: Further names of what this text was cut from, under which it may change.
     """
 
     text: str
@@ -50,11 +51,13 @@ class Document:
     score: float | None = None
     metadata: JsonObject = field(default_factory=dict)
     access: frozenset[str] = frozenset()
+    aliases: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every name under which a change of this document may be announced."""
-        return tuple(dict.fromkeys(name for name in (self.id, self.source) if name))
+        names = (self.id, self.source, *self.aliases)
+        return tuple(dict.fromkeys(name for name in names if name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

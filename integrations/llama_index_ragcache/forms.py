@@ -49,4 +49,3 @@ def messages_of(prompt: Prompt) -> Sequence[ChatMessage]:
     if isinstance(prompt, str):
         return [ChatMessage(role=MessageRole.USER, content=str(prompt))]
     return prompt
-

@@ -59,9 +59,9 @@ def last_user(messages: Sequence[ChatMessage]) -> int | None:
 
 
 def _content(blocks: Sequence[Any]) -> Content:
-    if not blocks:
-        return ""
     shown = [blocks[at] for at in _parts(blocks)]
+    if not shown:
+        return ""
     if len(shown) == 1 and isinstance(shown[0], TextBlock):
         return shown[0].text
     return tuple(_part(block) for block in shown)

@@ -65,6 +65,7 @@ def passage_of(node: NodeWithScore | BaseNode | str) -> Passage:
             score=score,
             metadata=metadata,
             access=frozenset(map(str, access)) if isinstance(access, _LISTS) else frozenset(),
+            aliases=(inner.ref_doc_id,) if inner.ref_doc_id else (),
         ),
     )
 

@@ -5,12 +5,15 @@ Everything runs in small steps that may be stopped at any moment and repeated.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from psycopg import sql
 
+from ..errors import StoreError
 from .near import index_name
 from .ops import SQL, Ops, connected, inside, tenants
 from .queries import queries
@@ -24,6 +27,9 @@ _BATCH = 1_000
 #: An answer begun before a change is on its way for less than this.
 _IN_FLIGHT_MAX = timedelta(days=1)
 _STORING = queries("storing")
+#: Held by whoever maintains this database; any fixed number will do.
+_LOCK = 0x6D61696E
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +78,17 @@ def maintain(
         keep_deleted: How long a softly deleted entry can still be restored.
         quota: Most entries of a namespace that has no quota of its own.
         progress: Called with a line for each step.
+
+    Returns:
+        What was done; nothing where another process is at it.
     """
     say = progress or (lambda _: None)
     swept = evicted = documents = 0
     crowds: list[Crowd] = []
     with connected(ops_dsn) as connection:
+        if not connection.execute(SQL["alone"], {"lock": _LOCK}).fetchall()[0][0]:
+            say("another process is at it")
+            return Maintained()
         for tenant in tenants(connection):
             swept += _sweep(connection, tenant, now, now - keep_deleted)
             evicted += _evict(connection, tenant, now, quota)
@@ -87,6 +99,27 @@ def maintain(
     return Maintained(
         swept=swept, evicted=evicted, documents=documents, built=built, dropped=dropped
     )
+
+
+async def keep_maintained(
+    ops_dsn: str,
+    *,
+    every_s: float = 300.0,
+    clock: Callable[[], datetime],
+    quota: int | None = None,
+    index_at: int = INDEX_AT,
+) -> None:
+    """Maintain now and then until cancelled: a background task, in threads of its own.
+
+    Several processes may run it; one of them works at a time. A round that fails is logged, and
+    the next one goes on: nothing that serves depends on it.
+    """
+    while True:
+        try:
+            await asyncio.to_thread(maintain, ops_dsn, now=clock(), quota=quota, index_at=index_at)
+        except StoreError as error:
+            _log.warning("maintenance failed, next try in %.0f s: %s", every_s, error)
+        await asyncio.sleep(every_s)
 
 
 def _sweep(connection: Ops, tenant: str, now: datetime, deleted_before: datetime) -> int:

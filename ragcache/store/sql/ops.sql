@@ -6,6 +6,10 @@ SELECT set_config('ragcache.tenant', %(tenant)s, true)
 -- Which tenants there are: all that the ops role may see without naming one.
 SELECT DISTINCT n.tenant FROM ragcache.namespace n ORDER BY n.tenant
 
+-- name: alone
+-- Whether nobody else maintains this database; held until the connection ends.
+SELECT pg_try_advisory_lock(%(lock)s)
+
 -- name: count_selected
 -- How many entries a purge would take.
 SELECT count(*) FROM ragcache.entry e WHERE e.tenant = %(tenant)s AND {selection}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from datetime import timedelta
 
@@ -9,12 +10,12 @@ import numpy as np
 import psycopg
 import pytest
 
-from ragcache.errors import ConfigError, IsolationError
+from ragcache.errors import ConfigError, IsolationError, StoreUnavailableError
 from ragcache.protocols import Snapshot
 from ragcache.store import maintenance, purging, reports
 from ragcache.store.maintenance import Crowd, maintain, plan_indexes
 from ragcache.store.near import near_statement
-from ragcache.store.ops import SQL
+from ragcache.store.ops import SQL, connected
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.purging import Selection, erase_principal, erase_tenant, promote, purge, restore
 from ragcache.store.reembedding import Space, reembed
@@ -208,6 +209,34 @@ async def test_documents_without_entries_are_forgotten_in_time(
     monkeypatch.setattr(maintenance, "_IN_FLIGHT_MAX", timedelta(0))
     assert maintain(postgres.ops, now=NOW).documents >= 1
     assert count(postgres, tenant, "document") == 0
+
+
+async def test_one_process_maintains_at_a_time(postgres):
+    said: list[str] = []
+    with connected(postgres.ops) as other:
+        other.execute(SQL["alone"], {"lock": maintenance._LOCK})
+        assert maintain(postgres.ops, now=NOW, progress=said.append) == maintenance.Maintained()
+    assert said == ["another process is at it"]
+
+
+async def test_maintenance_goes_on_in_the_background_and_outlives_a_failure(postgres, monkeypatch):
+    rounds: list[str] = []
+
+    def one(dsn, **options):
+        rounds.append(dsn)
+        if len(rounds) == 1:
+            raise StoreUnavailableError("down")
+
+    monkeypatch.setattr(maintenance, "maintain", one)
+    task = asyncio.create_task(
+        maintenance.keep_maintained(postgres.ops, every_s=0.01, clock=lambda: NOW)
+    )
+    async with asyncio.timeout(10):
+        while len(rounds) < 3:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 @pytest.mark.parametrize("quota", [3, 10])

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from ragcache.errors import MigrationError, StoreError
 from ragcache.store import migrations, roles
@@ -214,8 +215,7 @@ def test_initialising_says_when_the_extension_cannot_be_had(bare_database: str):
     with psycopg.connect(bare_database, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS ragcache_test_poor")
         connection.execute("CREATE ROLE ragcache_test_poor LOGIN PASSWORD 'poor'")
-    poor = bare_database.replace("user=postgres", "user=ragcache_test_poor")
-    poor = psycopg.conninfo.make_conninfo(poor, password="poor")
+    poor = make_conninfo(bare_database, user="ragcache_test_poor", password="poor")
     with pytest.raises(StoreError, match="CREATE EXTENSION vector"):
         roles.initialise(poor)
     with psycopg.connect(bare_database, autocommit=True) as connection:

@@ -91,6 +91,102 @@ def _print(result: dict[str, Any]) -> None:
         console.say(f"  {name:<18}{cost:.4f}")
 
 
+def _embedder(name: str) -> Any:
+    from ..bench.embedding import named
+
+    return named(name)
+
+
+def answers(
+    *,
+    pairs: Annotated[
+        Path, typer.Option(help='JSONL: {"a","b","same"} or {"cached","query","reuse"}.')
+    ],
+    embedder: Annotated[str, typer.Option(help="Model name or folder.")] = "all-MiniLM-L6-v2",
+    threshold: Annotated[
+        float | None, typer.Option(help="Similarity threshold; the shipped one if left out.")
+    ] = None,
+    gates: Annotated[
+        Literal["off", "normal", "strict"], typer.Option(help="How words are compared.")
+    ] = "normal",
+    policy_gate: Annotated[
+        bool, typer.Option("--policy-gate", help="Match no actions and no time words.")
+    ] = False,
+    alignment: Annotated[
+        float | None, typer.Option(help="Lowest likeness of a left-over word.")
+    ] = None,
+    ranker: Annotated[
+        Path | None, typer.Option(help="Pairs to fit a second opinion on before.")
+    ] = None,
+    sweep: Annotated[bool, typer.Option("--sweep", help="One row a threshold.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Ask pairs of questions: how many of the same meaning are served, how many of another.
+
+    Prints wrong/all and wrong/hits, each with its upper bound at 95 %, and "not certified" until
+    the evidence suffices.
+    """
+    from ..bench.answers import pairs_of, run
+    from ..bench.calibrating import ranker_from_pairs
+    from ..bench.questions import rows_of
+    from ..lookup import LookupPolicy
+
+    settings: dict[str, Any] = {"gates": gates, "policy_gate": policy_gate}
+    if alignment is not None:
+        settings["alignment"] = alignment
+    if threshold is not None:
+        settings["threshold"] = threshold
+    chosen = _embedder(embedder)
+    fitted = None if ranker is None else ranker_from_pairs(pairs_of(rows_of(ranker)), chosen)
+    result = run(
+        pairs_of(rows_of(pairs)),
+        chosen,
+        policy=LookupPolicy(**settings),
+        ranker=fitted,
+        sweep=sweep,
+    )
+    _shown(result, as_json=as_json)
+
+
+def stream(
+    *,
+    file: Annotated[Path, typer.Option(help='Questions in order, JSONL: {"text", "label"}.')],
+    embedder: Annotated[str, typer.Option(help="Model name or folder.")] = "all-MiniLM-L6-v2",
+    seed: Annotated[int | None, typer.Option(help="Seed of a shuffle.")] = None,
+    error: Annotated[float, typer.Option(help="Wrong of all lookups to be held.")] = 0.005,
+    limit: Annotated[int | None, typer.Option(min=1, help="First questions of the file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Ask a stream of questions with the guard on; only misses are stored.
+
+    The threshold is found on the way, without labels beforehand: a miss's fresh answer is
+    compared with the nearest stored one, and a share of hits is verified.
+    """
+    from dataclasses import replace
+
+    from ..bench.questions import rows_of
+    from ..bench.stream import STREAM_GUARD, lines_of, run
+
+    result = run(
+        lines_of(rows_of(file))[:limit],
+        _embedder(embedder),
+        guard=replace(STREAM_GUARD, bad_hit_guard=error),
+        seed=seed,
+    )
+    _shown(result, as_json=as_json)
+
+
+def _shown(result: dict[str, Any] | list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        console.print_json(result)
+        return
+    for row in result if isinstance(result, list) else [result]:
+        plain = {key: value for key, value in row.items() if not isinstance(value, dict)}
+        console.say("  ".join(f"{key} {value}" for key, value in plain.items()))
+
+
+add(bench, answers, "ragcache bench answers --pairs pairs.jsonl --json")
+add(bench, stream, "ragcache bench stream --file questions.jsonl --json")
 add(
     bench,
     layout,

@@ -20,8 +20,8 @@ def unexplained(c: Comparison, policy: LookupPolicy) -> str:
     """Return "words" where a word left over has no counterpart on the other side, or ""."""
     if not c.open_left and not c.open_right:
         return ""
-    if policy.gates == "strict":
-        return "words"
+    if policy.gates == "strict" or "zh" in (c.stored.language, c.asked.language):
+        return "words"  # the vector of one Chinese character explains nothing
     worst = weakest(c)
     return "" if worst is not None and worst >= policy.alignment else "words"
 

@@ -3,7 +3,8 @@
 A pure state machine. Every lookup that found a candidate past all gates is observed with the
 candidate's similarity; those whose stored answer was compared with a fresh one are judged.
 Below the threshold that comparison is free: the request goes to the model anyway. Above it a
-share of hits is verified in the background, each weighing as many as it stands for.
+share of hits is verified in the background. Which ones are judged is left to chance, so the
+rate of wrong ones at a similarity is that of the judged ones there.
 
 Evidence is kept at several levels at once (partition, namespace, deployment). A small tenant
 without evidence of its own inherits the next level's; one whose own hits go wrong does not.
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from ..types import Hit, Miss
 from .bounds import anytime_upper
 from .policy import check_share
 
@@ -88,8 +90,7 @@ class Evidence:
     Args:
         lookups: All lookups, with a candidate or without.
         seen: Candidates past the gates, by similarity.
-        judged, wrong: Judged ones and wrong ones, each weighing as many as it stands for.
-        square: Sum of squared weights of wrong ones: the noise of `wrong`.
+        judged, wrong: Judged ones, and wrong ones among them, by similarity.
         hits: Semantic hits served.
         hits_judged, hits_wrong: Verified hits and wrong ones, since the last change.
         alarm: The wager that the rate has left its bound.
@@ -102,7 +103,6 @@ class Evidence:
     seen: Floats = field(default_factory=_empty)
     judged: Floats = field(default_factory=_empty)
     wrong: Floats = field(default_factory=_empty)
-    square: Floats = field(default_factory=_empty)
     hits: int = 0
     hits_judged: int = 0
     hits_wrong: int = 0
@@ -128,13 +128,11 @@ class Observed:
         similarity: Of the best candidate past the gates; None where there was none.
         served: Whether it was served.
         agreed: Whether its answer was the fresh one's; None where nobody compared.
-        weight: How many like it the judgement stands for: 1 / share for verified hits.
     """
 
     similarity: float | None = None
     served: bool = False
     agreed: bool | None = None
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +187,12 @@ def judge(
     similarity: float,
     agreed: bool,
     policy: GuardPolicy,
-    weight: float = 1.0,
 ) -> GuardState:
     """Return the state after a hit that was counted when it was served has been judged."""
     levels = dict(state.levels)
     for level in levels_of(*path):
         before = levels.get(level, Evidence())
-        counted = _counted(before, similarity, agreed=agreed, weight=weight)
+        counted = _counted(before, similarity, agreed=agreed)
         levels[level] = _judged_hit(counted, similarity, agreed=agreed, policy=policy)
     return GuardState(levels=MappingProxyType(levels), verifications=state.verifications + 1)
 
@@ -204,29 +201,23 @@ def _after(before: Evidence, seen: Observed, policy: GuardPolicy) -> Evidence:
     after = replace(before, lookups=before.lookups + 1, hits=before.hits + int(seen.served))
     if seen.similarity is None:
         return after
-    after = replace(after, seen=_added(after.seen, seen.similarity, 1.0))
+    after = replace(after, seen=_added(after.seen, seen.similarity))
     if seen.agreed is None:
         return after
-    after = _counted(after, seen.similarity, agreed=seen.agreed, weight=seen.weight)
+    after = _counted(after, seen.similarity, agreed=seen.agreed)
     if not seen.served:
         return after
     return _judged_hit(after, seen.similarity, agreed=seen.agreed, policy=policy)
 
 
-def _counted(before: Evidence, similarity: float, *, agreed: bool, weight: float) -> Evidence:
-    after = replace(before, judged=_added(before.judged, similarity, weight))
-    if agreed:
-        return after
-    return replace(
-        after,
-        wrong=_added(after.wrong, similarity, weight),
-        square=_added(after.square, similarity, weight * weight),
-    )
+def _counted(before: Evidence, similarity: float, *, agreed: bool) -> Evidence:
+    after = replace(before, judged=_added(before.judged, similarity))
+    return after if agreed else replace(after, wrong=_added(after.wrong, similarity))
 
 
-def _added(counts: Floats, similarity: float, weight: float) -> Floats:
+def _added(counts: Floats, similarity: float) -> Floats:
     after = counts.copy()
-    after[_bin(similarity)] += weight
+    after[_bin(similarity)] += 1.0
     return after
 
 
@@ -343,7 +334,8 @@ def _threshold(evidence: Evidence, policy: GuardPolicy) -> float | None:
     if evidence.judged.sum() < policy.enough or not policy.auto:
         return policy.uncertified
     served, wrong, noise = _tails(evidence)
-    allowed = policy.bad_hit_guard * (evidence.lookups if policy.per == "all" else served)
+    share = _USED * policy.bad_hit_guard
+    allowed = share * (evidence.lookups if policy.per == "all" else served)
     fits = wrong + _MARGIN * np.sqrt(noise + _UNSEEN) <= allowed
     lowest = max(_bin(policy.floor + STEP / 2), 0)
     ok = [at for at in range(lowest, BINS) if bool(fits[at])]
@@ -352,6 +344,8 @@ def _threshold(evidence: Evidence, policy: GuardPolicy) -> float | None:
     return max(policy.floor, LOWEST + ok[0] * STEP)
 
 
+#: Share of the bound that a threshold may use up: the rest is for what it cannot foresee.
+_USED = 0.72
 #: Errors that may have gone unseen: what keeps the first thousand lookups careful.
 _UNSEEN = 9.0
 #: How many standard errors the expected errors must stay below what is allowed.
@@ -359,17 +353,43 @@ _MARGIN = 1.5
 
 
 def _tails(evidence: Evidence) -> tuple[Floats, Floats, Floats]:
-    """For each threshold: hits it would serve, wrong ones among them, and their noise."""
-    served = np.cumsum(evidence.seen[::-1])[::-1]
-    wrong = np.cumsum(evidence.wrong[::-1])[::-1]
-    noise = np.cumsum(evidence.square[::-1])[::-1]
-    return served, wrong, noise
+    """For each threshold: hits it would serve, wrong ones to expect, and their variance."""
+    judged, wrong = _smooth(evidence.judged), _smooth(evidence.wrong)
+    rate = np.divide(wrong, judged, out=np.full(BINS, 0.5), where=judged > 0)
+    variance = np.divide(rate * (1 - rate), judged, out=np.full(BINS, 0.25), where=judged > 0)
+    seen = evidence.seen
+    return _from_top(seen), _from_top(seen * rate), _from_top(seen**2 * variance)
+
+
+def _smooth(counts: Floats) -> Floats:
+    """Pool each bin with its neighbours, two steps either way."""
+    return np.asarray(np.convolve(counts, np.ones(5), mode="same"), dtype=np.float64)
+
+
+def _from_top(counts: Floats) -> Floats:
+    summed: Floats = np.cumsum(counts[::-1])[::-1]
+    return summed
 
 
 def _hopeless(wrong: Floats, served: Floats, policy: GuardPolicy) -> bool:
     """Whether even the highest thresholds are clearly wrong too often."""
     top = _bin(0.98)
     return bool(wrong[top] >= 3 and wrong[top] > 3 * policy.bad_hit_guard * max(served[top], 1.0))
+
+
+def ruling(found: Hit | Miss, now: Standing) -> Hit | Miss:
+    """Return what is served of what `decide` found at the guard's floor.
+
+    `decide` is asked at the lowest threshold, so that a candidate below the guard's own is seen,
+    not served, and judged by the fresh answer for free.
+    """
+    if not isinstance(found, Hit) or found.kind == "exact":
+        return found
+    if now.off:
+        return Miss(reason="guard_off", nearest=found.similarity)
+    if found.similarity < now.threshold:
+        return Miss(reason="below_threshold", nearest=found.similarity)
+    return replace(found, certified=now.certified)
 
 
 # --- as plain values ---------------------------------------------------------------------------
@@ -384,7 +404,7 @@ def state_json(state: GuardState) -> dict[str, Any]:
 
 
 def _evidence_json(evidence: Evidence) -> dict[str, Any]:
-    arrays = ("seen", "judged", "wrong", "square")
+    arrays = ("seen", "judged", "wrong")
     plain = ("lookups", "hits", "hits_judged", "hits_wrong", "alarm", "raised", "calm")
     return (
         {name: getattr(evidence, name).tolist() for name in arrays}
@@ -405,8 +425,7 @@ def state_from_json(value: Mapping[str, Any]) -> GuardState:
 
 def _evidence_from_json(value: Mapping[str, Any]) -> Evidence:
     arrays = {
-        name: np.asarray(value[name], dtype=np.float64)
-        for name in ("seen", "judged", "wrong", "square")
+        name: np.asarray(value[name], dtype=np.float64) for name in ("seen", "judged", "wrong")
     }
     if any(each.shape != (BINS,) for each in arrays.values()):
         raise ValueError(f"{BINS} counts are expected for each kind")

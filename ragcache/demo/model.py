@@ -19,7 +19,7 @@ BASE_URL, API_KEY, MODEL = "RAGCACHE_BASE_URL", "RAGCACHE_API_KEY", "RAGCACHE_MO
 # never stored. So it is held to one short sentence, without the numbers it makes up (they are not
 # in the documents, and admission refuses them); a larger model is only asked for one.
 _ONE_SHORT_SENTENCE = MappingProxyType(
-    {"structured_outputs": {"regex": r"[A-Z][^\n.0-9]{3,40}[a-z)]\."}}
+    {"structured_outputs": {"regex": r"[A-Z][A-Za-z_ ,'()-]{3,40}[a-z)]\."}}
 )
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_ragcache import RagCacheMiddleware
 from langchain_ragcache.hoisting import hoist, sorted_tools
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain.agents import create_agent
 from tests.doubles.upstream import Reply
 from tests.fixtures_langchain import TARIFF
 

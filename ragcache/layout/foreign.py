@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..types import Formatted, Message
+from ..keys import content_hash, fingerprint
+from ..types import Block, Document, Formatted, Label, Layout, Message, Request
+from .assembly import Context, finished, head_of, ordered, step_of
+from .canonical import canonical_tools
+from .plan import Part
+from .render import parts_of
 
 
 def text_of(formatted: Formatted) -> str:
@@ -63,3 +68,58 @@ def cuts_of(formatted: Formatted, blocks: Sequence[str]) -> tuple[tuple[int, int
         cuts.append((formatted.index, at))
         at += len(formatted.separator)
     return tuple(cuts)
+
+
+def foreign_layout(request: Request, formatted: Formatted, context: Context) -> Layout:
+    """Return a prompt that somebody else formatted, its blocks moved where that is safe."""
+    tools = canonical_tools(request.tools)
+    reason = why_unchanged(formatted, len(request.documents))
+    if reason or not formatted.blocks:
+        head = head_of(parts_of(formatted.messages, tools), context.count)
+        layout = finished(
+            formatted.messages, tools, head=head, blocks=(), cuts=(), steps=(), context=context
+        )
+        notes = (f"sent unchanged: {reason}",) if reason else ()
+        return replace(layout, blocks=_standing(request.documents), notes=notes)
+    known = len(formatted.blocks)
+    blocks = _located(formatted, request.documents[:known])
+    ahead = parts_of(formatted.messages[: formatted.index], tools)
+    head = head_of((*ahead, Part(name="head", text=formatted.head)), context.count)
+    placed = ordered(blocks, head, context, moving=True)
+    layout = finished(
+        moved(formatted, [block.rank for block in placed]),
+        tools,
+        head=head,
+        blocks=placed,
+        cuts=cuts_of(formatted, [block.text for block in placed]),
+        steps=tuple(step_of(block, context.count) for block in placed),
+        context=context,
+    )
+    rest = _standing(request.documents[known:], first=known)
+    return replace(layout, blocks=(*layout.blocks, *rest)) if rest else layout
+
+
+def _located(formatted: Formatted, documents: Sequence[Document]) -> tuple[Block, ...]:
+    """Return the located blocks. They carry no label: their format is somebody else's."""
+    seen: dict[str, int] = {}
+    blocks = []
+    for rank, (text, document) in enumerate(zip(formatted.blocks, documents, strict=True)):
+        copy = seen.get(text, 0)
+        seen[text] = copy + 1
+        key = content_hash(text) if not copy else fingerprint(text, copy)
+        blocks.append(Block(label=Label(""), text=text, hash=key, documents=(document,), rank=rank))
+    return tuple(blocks)
+
+
+def _standing(documents: Sequence[Document], *, first: int = 0) -> tuple[Block, ...]:
+    """Return documents that stay where they stand in the prompt: an answer rests on them too."""
+    return tuple(
+        Block(
+            label=Label(""),
+            text=document.text,
+            hash=content_hash(document.text),
+            documents=(document,),
+            rank=rank,
+        )
+        for rank, document in enumerate(documents, first)
+    )

@@ -97,8 +97,8 @@ def plan_breakpoints(
         marks=room,
         lifetime=lifetime,
     )
-    if mode == "always" and room > 0 and layout.blocks:
-        plan = _with_last(plan, len(layout.blocks) - 1, room, boundaries[-1].tokens)
+    if mode == "always" and room > 0 and layout.plan.steps:
+        plan = _with_last(plan, len(layout.plan.steps) - 1, room, boundaries[-1].tokens)
     return _in_order(plan, layout.plan, callers, rules)
 
 

@@ -100,9 +100,7 @@ def test_R1_tells_how_much_reuse_the_order_lost():
 
 
 def test_R1_finds_documents_without_being_told_them():
-    rows = [
-        request(plain(*texts)) for texts in ((A, B, C), (B, A), (C, A, B), ("x" * 80, A, C))
-    ]
+    rows = [request(plain(*texts)) for texts in ((A, B, C), (B, A), (C, A, B), ("x" * 80, A, C))]
     assert "R1" in found(*rows)
 
 

@@ -58,8 +58,7 @@ FAULTS = {
     ),
     "R8": (
         'client.chat.completions.create(model="gpt-5.6", messages=m)',
-        'client.chat.completions.create(model="gpt-5.6", messages=m, '
-        'prompt_cache_options={"mode": "explicit"})',
+        'c.create(model="gpt-5.6", messages=m, prompt_cache_options={"mode": "explicit"})',
     ),
     "R9": (
         'client.chat.completions.create(model="gpt-5.5", messages=m)',
@@ -83,7 +82,7 @@ def test_each_rule_fires_on_its_fault_and_not_on_the_mended_twin(rule):
     assert rule not in rules_in(mended)
 
 
-PROBE = '''
+PROBE = """
 import json, uuid
 from datetime import datetime
 
@@ -102,7 +101,7 @@ def answer(client, question, retriever, tools, tags):
     return client.create(messages=[
         {"role": "system", "content": system}, {"role": "user", "content": user},
     ])
-'''
+"""
 
 
 def test_all_seven_faults_of_a_usual_chain_are_found():
@@ -111,14 +110,14 @@ def test_all_seven_faults_of_a_usual_chain_are_found():
 
 
 def test_what_varies_behind_the_documents_is_no_fault():
-    code = '''
+    code = """
 def ask(docs, question):
     started = time.time()
     text = "\\n".join(d.text for d in sorted(docs, key=lambda d: d.id))
     logger.info(f"at {datetime.now()}: {json.dumps({'a': 1})} {uuid.uuid4()}")
     messages = [{"role": "user", "content": f"{text}\\n\\nNow: {datetime.now()}\\n{question}"}]
     return messages, time.time() - started
-'''
+"""
     assert rules_in(code) == set()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = [
+    "tests.fixtures_browser",
     "tests.fixtures_pgbouncer",
     "tests.fixtures_pipeline",
     "tests.fixtures_postgres",

@@ -1,0 +1,9 @@
+"""The report: one self-contained page, made by pure functions from what was recorded."""
+
+from __future__ import annotations
+
+from .data import ReportData, gathered
+from .page import page
+from .scenarios import Scenario, scenarios
+
+__all__ = ["ReportData", "Scenario", "gathered", "page", "scenarios"]

@@ -54,7 +54,8 @@ class EngineOptions:
         developer_mode: Serve `/reset_prefix_cache` and the like.
         max_model_tokens: The context window.
         max_sequences: Requests computed at the same time.
-        start_timeout_s: How long the start may take; 30 to 75 s were seen.
+        start_timeout_s: How long the start may take: 30 to 75 s on two free cores, minutes on busy
+            ones.
         arguments: Further arguments of `vllm serve`.
     """
 
@@ -67,7 +68,7 @@ class EngineOptions:
     developer_mode: bool = False
     max_model_tokens: int = 8192
     max_sequences: int = 8
-    start_timeout_s: float = 300.0
+    start_timeout_s: float = 600.0
     arguments: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ from ragcache.types import Call, Chunk, Completion
 
 from .forms import Form, Prompt
 from .providers import with_fields
-from .replies import completion_of, finish_of, is_closing
+from .replies import completion_of, copied, finish_of, is_closing
 from .wire import Wire
 
 
@@ -147,7 +147,8 @@ class Merged:
         self._read: Completion | None = None
 
     def take(self, piece: Any) -> Chunk:
-        """Note a piece."""
+        """Note a piece, as it is now: models go on changing what they gave."""
+        piece = copied(piece, deep=True)
         self._last = piece
         if is_closing(piece):
             self._finish = finish_of(piece) or self._finish

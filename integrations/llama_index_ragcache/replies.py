@@ -186,7 +186,7 @@ def completion_piece(
 
 def _own(response: R, answer: Answer, *, delta: str | None) -> R:
     """Return a copy that says what the cache did; one of a shared call spent nothing."""
-    copy = copied(response)
+    copy = copied(response, deep=True)
     copy.delta = delta
     copy.additional_kwargs |= {"ragcache": told_of(answer)}
     if answer.status.collapsed:
@@ -195,14 +195,24 @@ def _own(response: R, answer: Answer, *, delta: str | None) -> R:
     return copy
 
 
-def copied(response: R) -> R:
+def copied(response: R, *, deep: bool = False) -> R:
     """Return a copy of a response that its caller may change."""
     update: dict[str, Any] = {"additional_kwargs": dict(response.additional_kwargs)}
     if isinstance(response, ChatResponse):
-        update["message"] = response.message.model_copy(deep=True)
+        update["message"] = response.message.model_copy(deep=True) if deep else _loose(response)
     untyped: Any = response
     copy: R = untyped.model_copy(update=update)
     return copy
+
+
+def _loose(response: ChatResponse) -> ChatMessage:
+    message = response.message
+    return message.model_copy(
+        update={
+            "blocks": list(message.blocks),
+            "additional_kwargs": dict(message.additional_kwargs),
+        }
+    )
 
 
 def closed(response: R, answer: Answer, *, delta: str | None) -> R:

@@ -13,7 +13,7 @@ from .policy import LookupPolicy
 from .reading import Reading
 
 #: How much better a word that narrows the question must be explained than others.
-NARROWING_MARGIN = 0.25
+NARROWING_MARGIN = 0.45
 
 
 def unexplained(c: Comparison, policy: LookupPolicy) -> str:

@@ -101,7 +101,11 @@ def _question_words() -> tuple[tuple[str, str], ...]:
 
 def _question(cut: _Cut) -> str:
     """Take the question words out and return the kind of the most telling one."""
-    kinds = [kind for word, kind in _question_words() if cut.take(word)]
+    kinds = []
+    for match in re.finditer("(?:怎么|该怎么)(?=办理)", "".join(cut.chars)):
+        cut.chars[match.start() : match.end()] = " " * (match.end() - match.start())
+        kinds.append("how")
+    kinds += [kind for word, kind in _question_words() if cut.take(word)]
     telling = [kind for kind in kinds if kind not in ("what", "yesno", "how", "quality")]
     return next(iter([*telling, *kinds]), "")
 

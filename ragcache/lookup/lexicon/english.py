@@ -67,7 +67,7 @@ NARROWING = words(
     originally initial only sole vice deputy assistant acting co joint self half quarter partial
     partially full fully single double extra additional special separate same opposite alternative
     alternatively instead rather new old current future past again extended shared mutual third
-    own nickname someone somebody colleague friend neighbour neighbor son daughter child children kid
+    own nickname existing upcoming forthcoming recurring joint inner outer upper lower left right northern southern eastern western someone somebody colleague friend neighbour neighbor son daughter child children kid
     kids baby wife husband partner spouse mother father parent parents brother sister teenage
     teenager adult adults senior seniors pensioner student students employee employees employer
     company business personal private public domestic international abroad foreign overseas

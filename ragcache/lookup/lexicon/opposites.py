@@ -109,6 +109,24 @@ earliest | latest
 early | overdue
 new latest fresh modern | old outdated ancient
 newest | oldest
+new | existing current
+same | different other
+ordinary | special
+standard | express
+interior | exterior
+wired | wireless
+live | recorded
+alone | together
+rural | city
+separate | joint together
+incoming | outgoing
+before_tax | after_tax
+landline | mobile
+hardware | software
+hardback | paperback
+matinee | evening
+inpatient | outpatient
+prescription | over_counter
 young | old elderly
 youngest | oldest
 easy simple | hard difficult complex complicated

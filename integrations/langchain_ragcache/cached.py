@@ -26,6 +26,7 @@ from ragcache.types import Answer, Chunk, Request
 from .asking import Asked, ask
 from .identity import with_identity
 from .inner import Inner, InnerTarget, Invocation, ThreadedInnerTarget
+from .markers import Mode
 from .providers import identity_of, model_name_of, provider_of
 from .replay import Replay
 from .replies import readable, result_of
@@ -39,10 +40,16 @@ class Binding:
     """What one `wrap` binds to its models: the cache, the options, and what was said already."""
 
     def __init__(
-        self, cache: AnyCache, options: Options, *, marker_ttl_s: int | None = None
+        self,
+        cache: AnyCache,
+        options: Options,
+        *,
+        markers: Mode = "planned",
+        marker_ttl_s: int | None = None,
     ) -> None:
         self.options = options
         self.doors = Doors(cache)
+        self.markers: Mode = markers
         self.marker_ttl_s = marker_ttl_s
         self.sent = SentTurns()
         self._warned: set[str] = set()
@@ -215,6 +222,7 @@ class CachedDoors:
             sent=binding.sent,
             provider=provider,
             takes_markers=(provider or provider_of(model)) == "anthropic",
+            markers=binding.markers,
             marker_ttl_s=binding.marker_ttl_s,
         )
         return kind(

@@ -19,6 +19,7 @@ from ragcache.portal import AnyCache
 
 from .cached import Binding, CachedDoors
 from .inner import Inner
+from .markers import Mode
 from .providers import model_name_of
 
 
@@ -37,7 +38,9 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
             metadata or configurable (`tenant_id`); where there is none the answer cache is off.
         principal: Who asks inside the tenant.
         provider: Which provider's cache fields may be sent: "openai", "vllm", "anthropic".
-        marker_ttl_s: Lifetime of the cache markers set for a provider that needs them.
+        markers: When cache markers are set for a provider that needs them: "planned" where they
+            pay, "always" behind the last block too, "off".
+        marker_ttl_s: Their lifetime in seconds; None is the provider's shortest.
         fields: Further fields of every request (sharing, access, namespace, version, ttl_s, ...),
             and settings of the inner model (streaming, temperature, ...), which a copy gets.
 
@@ -59,6 +62,7 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         tenant: str | None = None,
         principal: str | None = None,
         provider: str | None = None,
+        markers: Mode = "planned",
         marker_ttl_s: int | None = None,
         **fields: Any,
     ) -> None:
@@ -67,7 +71,7 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         inner = _set(inner, settings)
         identity = Identity(tenant=tenant, principal=principal)
         options = Options(identity=identity, provider=provider, request=request)
-        binding = Binding(cache, options, marker_ttl_s=marker_ttl_s)
+        binding = Binding(cache, options, markers=markers, marker_ttl_s=marker_ttl_s)
         super().__init__(**{"inner": inner, **_inherited(inner)})
         self._bound = binding
 

@@ -21,6 +21,9 @@ MIN_CHARS = 4 * 1024
 _HOUR_S = 3600
 
 Life = Literal["5m", "1h"]
+#: planned: where the expected saving pays for the write. always: also behind the last block, for
+#: traffic that is known to repeat. off: the caller's markers only.
+Mode = Literal["planned", "always", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +76,19 @@ def _life(marker: Any) -> Life:
 
 
 def planned(
-    breakpoints: Sequence[Breakpoint], *, blocks: int, chars: int, ttl_s: int | None
+    breakpoints: Sequence[Breakpoint], *, blocks: int, chars: int, mode: Mode, ttl_s: int | None
 ) -> tuple[Breakpoint, ...]:
-    """Return the planner's breakpoints at blocks, else one behind the last block where the prefix
-    is long enough to be kept.
+    """Return where to mark: as the pipeline planned it by the provider's rules and prices.
+
+    With mode "always" also behind the last block, where the prefix is long enough to be kept.
     """
-    given = tuple(b for b in breakpoints if 0 <= b.block < blocks)
-    if given or not blocks or chars < MIN_CHARS:
+    if mode == "off":
+        return ()
+    given = tuple(b for b in breakpoints if b.block < blocks)
+    last = blocks - 1
+    if mode == "planned" or last < 0 or chars < MIN_CHARS or any(b.block == last for b in given):
         return given
-    return (Breakpoint(block=blocks - 1, ttl_s=ttl_s),)
+    return (*given, Breakpoint(block=last, ttl_s=ttl_s))
 
 
 def marks(wanted: Sequence[Breakpoint], left: Room) -> dict[int, dict[str, Any]]:

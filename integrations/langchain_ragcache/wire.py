@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 
 from ragcache.sent import Arrangement, SentTurns
 from ragcache.types import Call, Formatted
 
-from .markers import marks, planned, room
+from .markers import Mode, marks, planned, room
 from .messages import text_at, with_content
 from .providers import with_fields
 
@@ -29,6 +29,7 @@ class Wire:
         sent: How earlier turns were sent.
         provider: What `wrap` said, for extra fields.
         takes_markers: The provider matches only at marked places.
+        markers: When markers of our own are set.
         marker_ttl_s: Lifetime of our own markers; None is the provider's shortest.
     """
 
@@ -39,6 +40,7 @@ class Wire:
     sent: SentTurns
     provider: str | None = None
     takes_markers: bool = False
+    markers: Mode = "planned"
     marker_ttl_s: int | None = None
 
     def prepare(
@@ -48,7 +50,10 @@ class Wire:
         messages = [self._as_sent(at, message) for at, message in enumerate(self.messages)]
         if self.formatted.blocks:
             at = self.formatted.index
-            messages[at] = self._arranged(messages[at], call, given)
+            marked = self._marks(call, given) if self.takes_markers else {}
+            if head := marked.pop(-1, None):
+                _mark_system(messages, head)
+            messages[at] = self._arranged(messages[at], call, marked)
         return messages, with_fields(self.model, self.provider, call, given)
 
     def _as_sent(self, at: int, message: BaseMessage) -> BaseMessage:
@@ -60,10 +65,11 @@ class Wire:
         known = self.sent.find(self.tenant, message.content)
         return message if known is None else with_content(message, known.content(message.content))
 
-    def _arranged(self, message: BaseMessage, call: Call, given: dict[str, Any]) -> BaseMessage:
+    def _arranged(
+        self, message: BaseMessage, call: Call, marked: dict[int, dict[str, Any]]
+    ) -> BaseMessage:
         formatted = self.formatted
         order = _order(call, len(formatted.blocks))
-        marked = self._marks(call, given) if self.takes_markers else {}
         arrangement = Arrangement.of(formatted, order, tuple(sorted(marked)))
         text = text_at(message, formatted.part)
         if formatted.part is None:
@@ -76,9 +82,24 @@ class Wire:
             call.breakpoints,
             blocks=len(formatted.blocks),
             chars=len(formatted.head) + sum(map(len, formatted.blocks)),
+            mode=self.markers,
             ttl_s=self.marker_ttl_s,
         )
         return marks(wanted, room(self.messages, given, at=formatted.index))
+
+
+def _mark_system(messages: list[BaseMessage], marker: dict[str, Any]) -> None:
+    """Mark the end of the last system message, where there is one and it is not marked."""
+    for at in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[at], SystemMessage):
+            content = messages[at].content
+            parts: list[Any] = [content] if isinstance(content, str) else list(content)
+            last = parts[-1] if parts else ""
+            last = {"type": "text", "text": last} if isinstance(last, str) else last
+            if last.get("type") == "text" and last["text"] and "cache_control" not in last:
+                marked = [*parts[:-1], {**last, "cache_control": marker}]
+                messages[at] = with_content(messages[at], marked)
+            return
 
 
 def _order(call: Call, count: int) -> tuple[int, ...]:

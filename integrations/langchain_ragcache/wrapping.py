@@ -27,6 +27,7 @@ from ragcache.portal import AnyCache
 
 from .cached import Binding, CachedDoors
 from .chat_model import RagCacheChatModel
+from .markers import Mode
 from .same_class import same_class
 
 R = TypeVar("R", bound=Runnable[Any, Any])
@@ -40,6 +41,7 @@ def wrap(
     tenant: str | None = None,
     principal: str | None = None,
     provider: str | None = None,
+    markers: Mode = "planned",
     marker_ttl_s: int | None = None,
     keep_class: bool = False,
     **request: Any,
@@ -58,7 +60,9 @@ def wrap(
         tenant: Whose requests these are; else each call says it (`tenant_id` in metadata).
         principal: Who asks inside the tenant.
         provider: Which provider's cache fields may be sent: "openai", "vllm", "anthropic".
-        marker_ttl_s: Lifetime of the cache markers set for a provider that needs them.
+        markers: When cache markers are set for a provider that needs them: "planned" where they
+            pay, "always" behind the last block too, "off".
+        marker_ttl_s: Their lifetime in seconds; None is the provider's shortest.
         keep_class: Wrapped models stay instances of their own class, for code that asks with
             `isinstance`; else they are `RagCacheChatModel`, around the model as it is.
         request: Further fields of every request: sharing, access, namespace, version, ttl_s, ...
@@ -70,7 +74,7 @@ def wrap(
     """
     identity = Identity(tenant=tenant, principal=principal)
     options = Options(identity=identity, provider=provider, request=request)
-    binding = Binding(cache, options, marker_ttl_s=marker_ttl_s)
+    binding = Binding(cache, options, markers=markers, marker_ttl_s=marker_ttl_s)
 
     def swap(model: BaseChatModel) -> BaseChatModel:
         return (same_class if keep_class else RagCacheChatModel.bound)(model, binding)

@@ -1,55 +1,29 @@
-"""Cache markers (`cache_control`) of providers that match only at marked places.
-
-At most four in a request, over tools, system and messages together, and a marker of long life may
-not follow one of short life (https://docs.claude.com/en/docs/build-with-claude/prompt-caching,
-checked 2026-11). The caller's own markers count and stay where they are.
-"""
+"""The caller's own cache markers in LangChain's messages and tools, and what they leave."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from ragcache.types import Breakpoint
-
-MAX_MARKERS = 4
-#: Below this the provider keeps nothing; a marker would only take a place.
-MIN_CHARS = 4 * 1024
-_HOUR_S = 3600
-
-Life = Literal["5m", "1h"]
-#: planned: where the expected saving pays for the write. always: also behind the last block, for
-#: traffic that is known to repeat. off: the caller's markers only.
-Mode = Literal["planned", "always", "off"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """What the caller's own markers leave: how many places, and which lifetimes are allowed."""
-
-    places: int
-    lives: frozenset[Life]
+from ragcache.layout.markers import (
+    AHEAD,
+    BEHIND,
+    MIN_CHARS,
+    Life,
+    Mode,
+    Room,
+    life_of,
+    marks,
+    planned,
+    room_left,
+)
 
 
 def room(messages: Sequence[BaseMessage], arguments: Mapping[str, Any], *, at: int) -> Room:
     """Return what is left for markers in message `at`."""
-    ahead: list[Life] = []
-    behind: list[Life] = []
-    for place, life in _callers(messages, arguments):
-        (ahead if place < at or place == _TOOLS else behind).append(life)
-    lives: set[Life] = {"5m", "1h"}
-    if "5m" in ahead:
-        lives -= {"1h"}
-    if "1h" in behind:
-        lives -= {"5m"}
-    return Room(places=MAX_MARKERS - len(ahead) - len(behind), lives=frozenset(lives))
-
-
-_TOOLS = -1
-_END = 1 << 30
+    return room_left(_callers(messages, arguments), at=at)
 
 
 def _callers(
@@ -58,47 +32,17 @@ def _callers(
     """Yield place and lifetime of each marker that the caller set, in the provider's order."""
     for tool in arguments.get("tools") or ():
         if isinstance(tool, Mapping) and tool.get("cache_control"):
-            yield _TOOLS, _life(tool["cache_control"])
+            yield AHEAD, life_of(tool["cache_control"])
     for at, message in enumerate(messages):
         # System messages come before all others, wherever they stand in the list.
-        place = _TOOLS if isinstance(message, SystemMessage) else at
+        place = AHEAD if isinstance(message, SystemMessage) else at
         if isinstance(message.content, str):
             continue
         for part in message.content:
             if isinstance(part, Mapping) and part.get("cache_control"):
-                yield place, _life(part["cache_control"])
+                yield place, life_of(part["cache_control"])
     if arguments.get("cache_control"):
-        yield _END, _life(arguments["cache_control"])
+        yield BEHIND, life_of(arguments["cache_control"])
 
 
-def _life(marker: Any) -> Life:
-    return "1h" if isinstance(marker, Mapping) and marker.get("ttl") == "1h" else "5m"
-
-
-def planned(
-    breakpoints: Sequence[Breakpoint], *, blocks: int, chars: int, mode: Mode, ttl_s: int | None
-) -> tuple[Breakpoint, ...]:
-    """Return where to mark: as the pipeline planned it by the provider's rules and prices.
-
-    With mode "always" also behind the last block, where the prefix is long enough to be kept.
-    """
-    if mode == "off":
-        return ()
-    given = tuple(b for b in breakpoints if b.block < blocks)
-    last = blocks - 1
-    if mode == "planned" or last < 0 or chars < MIN_CHARS or any(b.block == last for b in given):
-        return given
-    return (*given, Breakpoint(block=last, ttl_s=ttl_s))
-
-
-def marks(wanted: Sequence[Breakpoint], left: Room) -> dict[int, dict[str, Any]]:
-    """Return markers by block, the last blocks first where not all have room."""
-    chosen = sorted(wanted, key=lambda b: b.block)[-left.places :] if left.places > 0 else []
-    life: Life | None = None
-    if left.lives:
-        long = any(b.ttl_s and b.ttl_s >= _HOUR_S for b in chosen)
-        life = "1h" if ("1h" in left.lives and (long or "5m" not in left.lives)) else "5m"
-    if life is None:
-        return {}
-    marker = {"type": "ephemeral"} if life == "5m" else {"type": "ephemeral", "ttl": "1h"}
-    return {b.block: marker for b in chosen}
+__all__ = ["MIN_CHARS", "Mode", "Room", "marks", "planned", "room"]

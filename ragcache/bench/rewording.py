@@ -34,7 +34,8 @@ _VERBS = (
 _ADJECTIVES = (
     ("cheapest", "most expensive"), ("minimum", "maximum"), ("earliest", "latest"),
     ("best", "worst"), ("highest", "lowest"), ("fastest", "slowest"), ("first", "last"),
-    ("daily", "monthly"), ("weekly", "yearly"), ("online", "in-store"), ("domestic", "international"),
+    ("daily", "monthly"), ("weekly", "yearly"), ("online", "in-store"),
+    ("domestic", "international"),
 )  # fmt: skip
 _STATES = (
     ("included", "excluded"), ("allowed", "forbidden"), ("compulsory", "optional"),
@@ -69,8 +70,9 @@ _ZH_PRODUCTS = (
 )
 _ZH_CITIES = ("北京", "上海", "广州", "深圳", "杭州", "南京", "成都", "武汉", "西安", "重庆")
 _ZH_VERBS = (
-    ("开通", "关闭"), ("提高", "降低"), ("增加", "减少"), ("绑定", "解绑"), ("买", "卖"), ("上传", "下载"),
-    ("升级", "降级"), ("锁定", "解锁"), ("安装", "卸载"), ("加入", "退出"), ("启用", "停用"), ("存", "取"),
+    ("开通", "关闭"), ("提高", "降低"), ("增加", "减少"), ("绑定", "解绑"), ("买", "卖"),
+    ("上传", "下载"), ("升级", "降级"), ("锁定", "解锁"), ("安装", "卸载"), ("加入", "退出"),
+    ("启用", "停用"),    ("存", "取"),
 )  # fmt: skip
 _ZH_SCOPES = (
     ("老人", "儿童"),
@@ -174,20 +176,16 @@ def _product(draw: random.Random) -> tuple[str, str]:
 
 
 def _negation(draw: random.Random) -> tuple[str, str]:
-    one, other = draw.choice(
+    frame, word = draw.choice(
         (
             ("Which {p} fees are {x}refunded?", "not "),
             ("Can {n} customers {x}transfer the {p}?", "not "),
             ("What happens if I do {x}renew the {p}?", "not "),
             ("Which of the {p} terms {x}apply to me?", "never "),
-            ("Is the {p} sold {x} a contract?", "out"),
+            ("Is the {p} sold with{x} a contract?", "out"),
         )
     )
-    if other == "out":
-        stored, asked = _filled(draw, (one,), "with", "without")
-    else:
-        stored, asked = _filled(draw, (one,), "", other)
-    return (stored, asked) if draw.random() < 0.5 else (asked, stored)
+    return _filled(draw, (frame,), *_either(draw, (("", word),)))
 
 
 def _opposite(draw: random.Random) -> tuple[str, str]:
@@ -213,21 +211,17 @@ def _tense(draw: random.Random) -> tuple[str, str]:
 
 def _roles(draw: random.Random) -> tuple[str, str]:
     one, other = _two(draw, _NAMES)
+    product = draw.choice(_PRODUCTS)
+    if draw.random() < 0.2:
+        frame = f"Does the {one} office open {{}} the {other} office?"
+        return frame.format("before"), frame.format("after")
     frame = draw.choice(
         (
             "How do I move my {p} from {a} to {b}?",
             "What does it cost to switch from {a} to {b}?",
-            "Is the {p} of {a} before or after that of {b}?",
+            "How do I convert {a} files into {b} files?",
         )
-        if draw.random() < 0.8
-        else ("How do I convert {a} files into {b} files?",)
     )
-    product = draw.choice(_PRODUCTS)
-    if "before or after" in frame:
-        return (
-            f"Does the {one} office open before the {other} office?",
-            f"Does the {one} office open after the {other} office?",
-        )
     return frame.format(p=product, a=one, b=other), frame.format(p=product, a=other, b=one)
 
 

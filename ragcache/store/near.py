@@ -9,6 +9,7 @@ planner can use a partial index only when it sees the tenant.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -48,6 +49,11 @@ class Near:
         self._indexes: frozenset[str] = frozenset()
         self._known_until = 0.0
 
+    def indexed(self, values: dict[str, Any], dimensions: int, column: Column) -> bool:
+        """Return whether this partition has a graph, as far as is known."""
+        place = (values["tenant"], values["partition"], values["embedder"])
+        return index_name(*place, dimensions, column) in self._indexes
+
     async def find(
         self, connection: Connection, values: dict[str, Any], dimensions: int, column: Column
     ) -> Sequence[tuple[str, float]]:
@@ -56,19 +62,18 @@ class Near:
         A graph can run out of ways to a row (one far from a crowd of expired ones): where it
         gives fewer than were asked for, every row is looked at.
         """
-        await self._refresh(connection)
-        place = (values["tenant"], values["partition"], values["embedder"])
         rows: list[tuple[Any, ...]] = []
-        if index_name(*place, dimensions, column) in self._indexes:
+        if self.indexed(values, dimensions, column):
             statement = near_statement(dimensions, column, exactly=False)
             rows = await (await connection.execute(statement, values, prepare=False)).fetchall()
         if len(rows) < values["reach"]:
             statement = near_statement(dimensions, column, exactly=True)
             rows = await (await connection.execute(statement, values, prepare=True)).fetchall()
         # The distance to a zero vector is NaN; none is written, but none is trusted either.
-        return [(id_, distance) for id_, distance in rows if distance == distance]  # noqa: PLR0124 -- NaN
+        return [(id_, distance) for id_, distance in rows if not math.isnan(distance)]
 
-    async def _refresh(self, connection: Connection) -> None:
+    async def refresh(self, connection: Connection) -> None:
+        """Look which graphs there are, once in a while."""
         if time.monotonic() < self._known_until:
             return
         cursor = await connection.execute(_SQL["near_indexes"], {})

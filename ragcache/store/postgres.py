@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any
 
@@ -25,11 +25,10 @@ from ..types import (
     TenantId,
     Vector,
 )
-from . import checks
+from . import checks, invalidating
 from .errors import translated
 from .locks import Locks
 from .near import Near
-from .notices import notice
 from .queries import queries
 from .rows import (
     document_names,
@@ -40,14 +39,16 @@ from .rows import (
     storable,
     unstorable,
 )
-from .session import Connection, Pool, Transaction, is_pooled, transaction
+from .session import Connection, Pool, is_pooled, transaction
 from .storing import Storing
 from .vectors import HALFVEC, VECTOR, Column, checked, column_for
 
-_LOOKUP, _STORING, _INVALIDATION = queries("lookup"), queries("storing"), queries("invalidation")
+_LOOKUP, _STORING = queries("lookup"), queries("storing")
 _STATE = queries("state")
 #: Candidates ranked beyond those asked for, since some may fall to a changed document.
 _OVERREACH = 24
+#: How many neighbours a walk keeps in sight (pgvector's own default).
+_EF_SEARCH = 40
 #: So many uses before psycopg prepares a statement by itself: never; see `session`.
 _ONLY_ON_REQUEST = 2**31
 
@@ -171,7 +172,6 @@ class PostgresStore:
         Expired ones and ones whose documents have changed come last and say so, so that a miss
         can tell why.
         """
-        await self._ready()
         async with self._reading(scope.tenant) as connection:
             cursor = await connection.execute(
                 _LOOKUP["find_exact"], key_values(scope, keys), prepare=True
@@ -197,10 +197,10 @@ class PostgresStore:
             "reach": reach,
         }
         column = column_for(sound.size, halfvec=self._halfvec)
-        await self._ready()
-        async with self._reading(
-            scope.tenant, purpose="similar", ef_search=str(max(40, reach))
-        ) as connection:
+        indexed = self._near.indexed(values, sound.size, column)
+        graph = {"purpose": "indexed", "ef_search": str(max(_EF_SEARCH, reach))}
+        async with self._reading(scope.tenant, **(graph if indexed else {})) as connection:
+            await self._near.refresh(connection)
             near = await self._near.find(connection, values, sound.size, column)
             return await self._current(connection, scope, near, limit)
 
@@ -221,7 +221,6 @@ class PostgresStore:
         """Return the epoch of the namespace and the change numbers of the documents."""
         names = document_names(documents)
         values = {**scope_values(scope), "names": list(names)}
-        await self._ready()
         async with self._reading(scope.tenant) as connection:
             cursor = await connection.execute(_LOOKUP["snapshot"], values, prepare=True)
             ((epoch, numbers),) = await cursor.fetchall()
@@ -232,8 +231,12 @@ class PostgresStore:
             epoch=epoch or 0, changes=tuple((name, numbers.get(name, 0)) for name in names)
         )
 
-    def _reading(self, tenant: TenantId, **options: Any) -> Transaction:
-        return transaction(self._pool, tenant, timeout_s=self._lookup_timeout_s, **options)
+    @asynccontextmanager
+    async def _reading(self, tenant: TenantId, **options: Any) -> AsyncIterator[Connection]:
+        await self._ready()
+        options["timeout_s"] = self._lookup_timeout_s
+        async with transaction(self._pool, tenant, **options) as connection:
+            yield connection
 
     def _checked_vector(self, vector: Vector, embedder: str) -> Vector:
         known = self._fixed_dimensions or self._dimensions.get(embedder)
@@ -259,10 +262,7 @@ class PostgresStore:
             vectors |= self._vector_values(entry.vector, entry.embedder)
         if unstorable(entry):
             return "unstorable"
-        await self._ready()
-        async with transaction(
-            self._pool, entry.scope.tenant, timeout_s=self._write_timeout_s, purpose="store"
-        ) as connection:
+        async with self._writing(entry.scope.tenant, purpose="store") as connection:
             return await self._storing.put(connection, entry, snapshot, vectors)
 
     def _vector_values(self, vector: Vector, embedder: str) -> dict[str, Vector]:
@@ -273,7 +273,6 @@ class PostgresStore:
     async def touch(self, scope: Scope, entry: EntryId, *, now: datetime) -> None:
         """Note a hit: never extends a lifetime."""
         values = {"tenant": storable(scope.tenant), "id": storable(entry), "now": now}
-        await self._ready()
         async with self._writing(scope.tenant, purpose="store") as connection:
             await connection.execute(_STORING["touch"], values, prepare=True)
 
@@ -283,66 +282,34 @@ class PostgresStore:
         From the commit on, no entry with one of them in its lineage is served, and no answer
         begun before is stored.
         """
-        values = {"tenant": storable(tenant), "names": sorted({storable(name) for name in names})}
-        await self._ready()
         async with self._writing(tenant) as connection:
-            await connection.execute(_INVALIDATION["change_documents"], values)
-            cursor = await connection.execute(_INVALIDATION["count_killed"], values)
-            ((killed,),) = await cursor.fetchall()
-            await self._notify(connection, "change", tenant)
-        return int(killed)
+            return await invalidating.change(connection, tenant, names)
 
     async def bump_epoch(self, tenant: TenantId, namespace: str) -> int:
         """Kill every entry of a namespace; return the new epoch."""
-        values = {"tenant": storable(tenant), "namespace": storable(namespace)}
-        await self._ready()
         async with self._writing(tenant) as connection:
-            cursor = await connection.execute(_INVALIDATION["bump_epoch"], values)
-            ((epoch,),) = await cursor.fetchall()
-            await self._notify(connection, "epoch", tenant)
-        return int(epoch)
+            return await invalidating.bump_epoch(connection, tenant, namespace)
 
     async def quarantine(self, scope: Scope, entry: EntryId, *, reason: str) -> None:
         """Take an entry out of service, also for its writer, and write an audit row."""
-        values = {
-            "tenant": storable(scope.tenant),
-            "id": storable(entry),
-            "reason": reason or "unspecified",
-            "action": "quarantine",
-            "subject": storable(entry),
-        }
-        await self._ready()
         async with self._writing(scope.tenant) as connection:
-            cursor = await connection.execute(_INVALIDATION["quarantine"], values)
-            await connection.execute(_INVALIDATION["audit"], {**values, "entries": cursor.rowcount})
-            await self._notify(connection, "quarantine", scope.tenant)
+            await invalidating.quarantine(connection, scope.tenant, entry, reason)
 
     async def purge(self, tenant: TenantId, *, dry_run: bool = False) -> int:
         """Remove every entry of a tenant; return how many.
 
         Answers on their way in come too late: the epochs of its namespaces move on.
         """
-        values = {"tenant": storable(tenant), "action": "purge", "subject": "tenant", "reason": ""}
-        await self._ready()
         async with self._writing(tenant) as connection:
             if dry_run:
-                ((count,),) = await (
-                    await connection.execute(_INVALIDATION["count_tenant"], values)
-                ).fetchall()
-                return int(count)
-            await connection.execute(_INVALIDATION["bump_all_epochs"], values)
-            cursor = await connection.execute(_INVALIDATION["purge_entries"], values)
-            await connection.execute(_INVALIDATION["purge_documents"], values)
-            await connection.execute(_INVALIDATION["audit"], {**values, "entries": cursor.rowcount})
-            await self._notify(connection, "purge", tenant)
-            return int(cursor.rowcount)
+                return await invalidating.count(connection, tenant)
+            return await invalidating.purge(connection, tenant)
 
     async def recall(
         self, tenant: TenantId, kind: str, key: str, *, now: datetime
     ) -> JsonObject | None:
         """Return a state kept between requests."""
         values = {"tenant": storable(tenant), "kind": kind, "key": storable(key), "now": now}
-        await self._ready()
         async with self._reading(tenant) as connection:
             row = await (await connection.execute(_STATE["recall"], values)).fetchone()
         return None if row is None else row[0]
@@ -368,7 +335,6 @@ class PostgresStore:
             "now": now,
             "expire_at": expire_at,
         }
-        await self._ready()
         async with self._writing(tenant) as connection:
             await connection.execute(_STATE["remember"], values)
 
@@ -380,9 +346,9 @@ class PostgresStore:
         """
         return self._locks.alone(scope, key)
 
-    def _writing(self, tenant: TenantId, **options: Any) -> Transaction:
-        return transaction(self._pool, tenant, timeout_s=self._write_timeout_s, **options)
-
-    async def _notify(self, connection: Connection, kind: str, tenant: TenantId) -> None:
-        payload = notice(kind, tenant)
-        await connection.execute(_INVALIDATION["notify"], {"payload": payload})
+    @asynccontextmanager
+    async def _writing(self, tenant: TenantId, **options: Any) -> AsyncIterator[Connection]:
+        await self._ready()
+        options["timeout_s"] = self._write_timeout_s
+        async with transaction(self._pool, tenant, **options) as connection:
+            yield connection

@@ -13,7 +13,7 @@ from a large tenant finds a third of a small one's answers.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from psycopg import AsyncConnection
@@ -26,10 +26,9 @@ from .queries import queries
 from .rows import storable
 
 _BEGIN = queries("session")
-Purpose = Literal["tenant", "similar", "store"]
+Purpose = Literal["tenant", "indexed", "store"]
 Connection = AsyncConnection[tuple[Any, ...]]
 Pool = AsyncConnectionPool[Connection]
-Transaction = AbstractAsyncContextManager[Connection]
 
 
 @asynccontextmanager

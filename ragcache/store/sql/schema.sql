@@ -380,3 +380,7 @@ CREATE POLICY tenant_rows ON ragcache.state
     TO ragcache_app, ragcache_ops, ragcache_owner USING (true);
 REVOKE ALL ON ragcache.state FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ragcache.state TO ragcache_app, ragcache_ops;
+
+-- migration 0005_state_verbatim
+-- A conversation is kept byte for byte; jsonb would reorder its keys, and cannot hold a NUL.
+ALTER TABLE ragcache.state ALTER COLUMN value TYPE json USING value::json;

@@ -14,6 +14,6 @@ WITH gone AS (
             ORDER BY o.expire_at LIMIT 20 FOR UPDATE SKIP LOCKED)
 )
 INSERT INTO ragcache.state AS s (tenant, kind, key, principal, value, expire_at)
-VALUES (%(tenant)s, %(kind)s, %(key)s, %(principal)s, %(value)s::jsonb, %(expire_at)s)
+VALUES (%(tenant)s, %(kind)s, %(key)s, %(principal)s, %(value)s::json, %(expire_at)s)
 ON CONFLICT (tenant, kind, key) DO UPDATE
    SET value = excluded.value, principal = excluded.principal, expire_at = excluded.expire_at

@@ -347,7 +347,7 @@ async def test_a_large_partition_gets_an_index_that_its_search_uses(fresh_databa
 
 
 async def explain(store, made, vector):
-    """Return the plan of a search of this scope, sequential scans and sorts made dear."""
+    """Return the plan of a search of this scope, as it runs."""
     from ragcache.store.rows import scope_values
 
     values = {
@@ -357,8 +357,7 @@ async def explain(store, made, vector):
         "now": NOW,
         "reach": 5,
     }
-    async with store._reading(made.scope.tenant, purpose="similar", ef_search="40") as c:
-        await c.execute("SET LOCAL enable_sort = off")
+    async with store._reading(made.scope.tenant, purpose="indexed", ef_search="40") as c:
         statement = near_statement(vector.size, VECTOR, exactly=False)
         rows = await (
             await c.execute(b"EXPLAIN " + statement.as_bytes(c), values, prepare=False)

@@ -259,3 +259,18 @@ async def test_an_unreachable_server_is_unavailable_in_bounded_time():
     with pytest.raises(StoreUnavailableError):
         await store.find_exact(scope(asked), keys(asked), now=NOW)
     await store.close()
+
+
+async def test_a_state_is_kept_as_it_was_until_it_expires(store, tenant):
+    value = {
+        "z": 1,
+        "a": ["x\u0000", 1.0, 1e-320],
+        "turns": [{"role": "user", "content": "\ud800"}],
+    }
+    until = NOW + timedelta(seconds=60)
+    await store.remember(tenant, "conversation", "s1", value, now=NOW, expire_at=until)
+    kept = await store.recall(tenant, "conversation", "s1", now=NOW)
+    assert kept == value
+    assert list(kept) == ["z", "a", "turns"]
+    assert await store.recall(TenantId(f"{tenant}-b"), "conversation", "s1", now=NOW) is None
+    assert await store.recall(tenant, "conversation", "s1", now=until) is None

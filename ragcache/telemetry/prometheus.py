@@ -7,6 +7,7 @@ model names come from requests, so that beyond a bound they are all called "othe
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -34,6 +35,8 @@ from .semconv import Metric
 
 _VALUES_MAX = 50
 _OTHER = "other"
+#: Hits whose saving is taken back when they are found bad.
+_SAVED_MAX = 4_096
 
 _made: WeakKeyDictionary[CollectorRegistry, tuple[bool, dict[str, Any]]] = WeakKeyDictionary()
 _making = threading.Lock()
@@ -63,6 +66,7 @@ class PrometheusHook:
         self._hooks = hooks
         self._hook_errors = hooks.errors if hooks is not None else 0
         self._verified = self._wrong = 0
+        self._saved: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._prices = prices or savings.prices_of()
         self._tenant_label = tenant_label
         self._metrics = _metrics_of(registry, tenant_label)
@@ -82,6 +86,11 @@ class PrometheusHook:
     def __call__(self, event: Event) -> None:
         """Count an event."""
         self._take[type(event)](event)
+
+    def entries(self, by_state: Mapping[str, int]) -> None:
+        """Show how many answers are stored in each state, as an operator's look has found."""
+        for state, count in by_state.items():
+            self._child(semconv.ENTRIES, state).set(count)
 
     # --- one method for each event -------------------------------------------------------------
 
@@ -154,8 +163,11 @@ class PrometheusHook:
         money = savings.of_hit(usage, self._prices(event.provider, model))
         if money.saved is None:
             self._add(semconv.UNPRICED, 1, self._bounded("model", model))
-        else:
-            self._cost(event, "spared", model, money.saved)
+            return
+        self._cost(event, "spared", model, money.saved)
+        self._saved[event.request_id] = model, money.saved
+        if len(self._saved) > _SAVED_MAX:
+            self._saved.popitem(last=False)
 
     def _degraded(self, event: Degraded) -> None:
         self._add(semconv.DEGRADED, 1, event.part, self._bounded("reason", event.reason))
@@ -167,6 +179,9 @@ class PrometheusHook:
             self._verified, self._wrong = self._verified + 1, self._wrong + (not event.agreed)
             bound = anytime_upper(self._wrong, self._verified)
             self._metrics[semconv.BAD_HIT_BOUND.name].set(bound)
+        lost = None if event.agreed else self._saved.pop(event.request_id, None)
+        if lost is not None:
+            self._cost(event, "lost", *lost)
         if event.usage != UNKNOWN_USAGE:
             price = self._prices(event.provider, event.model)
             money = savings.of_call(event.usage, price)

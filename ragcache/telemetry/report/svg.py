@@ -186,7 +186,8 @@ def waterfall(label: str, steps: Sequence[Step], *, money: bool = True) -> str:
     parts = [_rule(x(0), 4, x(0), row * len(steps) + 4)]
     for at, (step, (begin, end)) in enumerate(zip(steps, spans, strict=True)):
         y = 6 + row * at
-        shown = f"${step.amount:,.4f}" if money else f"{step.amount:,.0f}"
+        sign = "-" if step.amount < 0 else ""
+        shown = f"{sign}${abs(step.amount):,.4f}" if money else f"{step.amount:,.0f}"
         colour = "total" if step.total else ("good" if step.amount < 0 else "bad")
         parts.append(_text(0, y + 15, step.name))
         parts.append(_rect(x(begin), y + 3, max(x(end) - x(begin), 1), row - 12, colour, shown))

@@ -95,6 +95,21 @@ def test_judgements_faults_rejections_and_failed_calls_are_counted(counted):
     assert counted.value("ragcache_tokens_total", kind="prompt", model="m") is None
 
 
+def test_a_hit_found_bad_loses_what_it_had_spared_once(counted):
+    counted(of_hit())
+    counted([judged(agreed=False), judged(agreed=False, by="feedback")])
+    lost = counted.value("ragcache_cost_usd_total", kind="lost", model="m")
+    assert lost == pytest.approx(0.0034)
+
+
+def test_the_bound_follows_what_was_verified_at_random(counted):
+    assert counted.value("ragcache_bad_hit_bound") == 1.0
+    counted([judged() for _ in range(620)])
+    assert counted.value("ragcache_bad_hit_bound") < 0.005
+    counted([judged(agreed=False)])
+    assert counted.value("ragcache_bad_hit_bound") > 0.005
+
+
 def test_no_tenant_and_no_content_is_exposed(counted):
     counted([*of_miss(tenant="acme-corp"), *of_hit(tenant="acme-corp")])
     exposed = generate_latest(counted.registry).decode()

@@ -23,6 +23,10 @@ from .tree import Record
 _ALLOWANCE = 0.0005
 #: From so many visits on a prefix speaks for itself, whatever its blocks were retrieved with.
 _SPEAKS = 3
+#: Stands for every class of support.
+_ANY = -1
+#: Weight of what is believed before a bucket was seen, in trials.
+_PRIOR = 2.0
 #: Lower ends of the classes of counts.
 _CLASSES = (1, 2, 3, 6, 12)
 
@@ -75,19 +79,31 @@ class Learned:
     life_share: float = 0.8
 
     def chance(self, bucket: tuple[int, int]) -> float:
-        """Return the chance that a prefix of this bucket is used again within its life."""
-        return self.successes.get(bucket, 0.0) / (self.trials.get(bucket, 0.0) + 2.0)
+        """Return the chance that a prefix of this bucket is used again within its life.
+
+        A bucket that was seldom seen leans on all prefixes with one class of visits less.
+        """
+        fewer = (bucket[0] - 1, _ANY)
+        prior = self.successes.get(fewer, 0.0) / (self.trials.get(fewer, 0.0) + _PRIOR)
+        return (self.successes.get(bucket, 0.0) + _PRIOR * prior) / (
+            self.trials.get(bucket, 0.0) + _PRIOR
+        )
 
     def visit(self, boundary: Boundary, now_s: float, life_s: float | None) -> None:
         """Note that a prefix was sent: a trial now, a success for the visit before."""
         record = boundary.record
         used = record.bucket
         if used is not None and (life_s is None or now_s - record.used_at_s <= life_s):
-            self.successes[used] = self.successes.get(used, 0.0) + 1.0
+            _count(self.successes, used)
         record.bucket = bucket_of(boundary)
-        self.trials[record.bucket] = self.trials.get(record.bucket, 0.0) + 1.0
+        _count(self.trials, record.bucket)
         record.visits += 1
         record.used_at_s = now_s
+
+
+def _count(counts: dict[tuple[int, int], float], bucket: tuple[int, int]) -> None:
+    for name in (bucket, (bucket[0], _ANY)):
+        counts[name] = counts.get(name, 0.0) + 1.0
 
 
 def bucket_of(boundary: Boundary) -> tuple[int, int]:

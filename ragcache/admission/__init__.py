@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from .crowding import Bucket, Neighbour, RateLimit, full, hubs, is_crowded, is_hub_vector, take
 from .decision import decide, lifetime_s
 from .policy import AdmissionPolicy
+from .promotion import Keep, Promote, decide_promotion
 from .signature import KeyRing
 
-__all__ = ["AdmissionPolicy", "KeyRing", "decide", "lifetime_s"]
+__all__ = [
+    "AdmissionPolicy",
+    "Bucket",
+    "Keep",
+    "KeyRing",
+    "Neighbour",
+    "Promote",
+    "RateLimit",
+    "decide",
+    "decide_promotion",
+    "full",
+    "hubs",
+    "is_crowded",
+    "is_hub_vector",
+    "lifetime_s",
+    "take",
+]

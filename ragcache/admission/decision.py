@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..keys import content_hash, question_of
+from ..lookup.lexicon import english
+from ..lookup.words import words_of
 from ..types import Admit, Citation, Completion, EntryState, Lineage, Reject, Request
-from .marks import has_instruction, personal_data, speaks_of_self, unusable
+from .marks import (
+    carries_instruction,
+    has_instruction,
+    of_the_moment,
+    personal_data,
+    speaks_of_self,
+    speaks_to_one,
+    unusable,
+)
 from .policy import AdmissionPolicy
 
 _LABEL = re.compile(r"\[(\d{1,9})\]")
 _FACT = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|https?://\S+|(?<![\w])[A-Za-z]*-?\d[\w.,:/-]*")
-_TIME = re.compile(
-    r"\b(?:today|tonight|now|currently|current|latest|at the moment|as of|yesterday|tomorrow)\b"
-    r"|今天|现在|目前|最新|当前",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +82,24 @@ def decide(
         detail = check(answered)
         if detail is not None:
             return Reject(check=name, detail=detail)
-    ttl_s = lifetime_s(request, policy, now)
+    ttl_s = lifetime_s(request, policy, now, answer=completion.text)
     if ttl_s <= 0:
         return Reject(check="ttl", detail="the answer would have expired already")
     state: EntryState = "quarantined" if answered.shared and policy.quarantine else "live"
     return Admit(state=state, ttl_s=ttl_s)
 
 
-def lifetime_s(request: Request, policy: AdmissionPolicy, now: datetime) -> float:
-    """Return the lifetime: what the request asks for, within what the policy allows."""
+def lifetime_s(
+    request: Request, policy: AdmissionPolicy, now: datetime, *, answer: str = ""
+) -> float:
+    """Return the lifetime: what the request asks for, within what the policy allows.
+
+    What is said of the present moment, asked or answered, lives shortly.
+    """
     wanted = request.ttl_s if request.ttl_s is not None else policy.ttl_s
     if request.expire_at is not None:
         wanted = min(wanted, (request.expire_at - now).total_seconds())
-    if _TIME.search(question_of(request)):
+    if of_the_moment(question_of(request)) or of_the_moment(answer):
         wanted = min(wanted, policy.time_bound_ttl_s)
     return min(wanted, policy.max_ttl_s)
 
@@ -114,7 +124,8 @@ def _refusal(a: _Answered) -> str | None:
 
 
 def _error(a: _Answered) -> str | None:
-    failed = a.request.metadata.get("error") or unusable(a.completion.text) == "error"
+    told = a.request.metadata.get("error")  # the caller's own word that its answer is a fallback
+    failed = told or unusable(a.completion.text) in ("error", "truncated")
     return "the text is an error message" if failed else None
 
 
@@ -153,10 +164,11 @@ def _temperature(a: _Answered) -> str | None:
 def _poison(a: _Answered) -> str | None:
     if not a.policy.injection:
         return None
-    for what, text in (("question", question_of(a.request)), ("answer", a.completion.text)):
-        if has_instruction(text):
-            return f"the {what} carries an instruction to the model"
-    if has_instruction(a.cited) and a.request.documents:
+    if has_instruction(question_of(a.request)):
+        return "the question tells the model what to answer"
+    if carries_instruction(a.completion.text):
+        return "the answer carries an instruction to a model"
+    if a.request.documents and carries_instruction(a.cited):
         return "a cited document carries an instruction to the model"
     return None
 
@@ -172,14 +184,38 @@ def _grounding(a: _Answered) -> str | None:
     if a.policy.grounding == "off" or not a.request.documents:
         return None
     answer = _LABEL.sub(" ", a.completion.text)
-    known = set(facts(a.cited)) | set(facts(question_of(a.request)))
-    loose = sorted(set(facts(answer)) - known)
-    return f"not in the cited documents: {', '.join(loose[:3])}" if loose else None
+    known = facts(a.cited) | facts(question_of(a.request)) | spelled_numbers(a.cited)
+    loose = sorted(facts(answer) - known)
+    if loose:
+        return f"not in the cited documents: {', '.join(loose[:3])}"
+    return _ungrounded_words(a, answer) if a.policy.grounding == "words" else None
 
 
-def facts(text: str) -> list[str]:
+def _ungrounded_words(a: _Answered, answer: str) -> str | None:
+    said = {word for word in words_of(answer) if word.text not in english.FUNCTION}
+    support = {w.stem for w in words_of(a.cited)} | {
+        w.stem for w in words_of(question_of(a.request))
+    }
+    names = sorted({word.text for word in said if word.proper and word.stem not in support})
+    if names:
+        return f"names not in the cited documents: {', '.join(names[:3])}"
+    found = sum(word.stem in support for word in said)
+    if said and found < a.policy.min_overlap * len(said):
+        return f"only {found} of {len(said)} words occur in the cited documents"
+    return None
+
+
+def facts(text: str) -> frozenset[str]:
     """Return the numbers, ids, addresses and links of a text, in one spelling."""
-    return [m.group().strip(".,:/-").replace(",", "").casefold() for m in _FACT.finditer(text)]
+    return frozenset(
+        match.group().strip(".,:/-").replace(",", "").casefold() for match in _FACT.finditer(text)
+    )
+
+
+def spelled_numbers(text: str) -> frozenset[str]:
+    """Return the numbers that a text writes as words: an answer may write them in digits."""
+    words = re.findall(r"[a-z]+", text.casefold())
+    return frozenset(english.NUMBER_WORDS[word] for word in words if word in english.NUMBER_WORDS)
 
 
 def _personal(a: _Answered) -> str | None:
@@ -190,6 +226,8 @@ def _personal(a: _Answered) -> str | None:
         return "the question is personal"
     if personal_data(a.completion.text) - personal_data(a.documents):
         return "the answer holds personal data"
+    if speaks_to_one(a.completion.text):
+        return "the answer speaks of what one person has"
     return None
 
 

@@ -1,4 +1,9 @@
-"""Marks in a text: instructions to the model, refusals, errors, personal data."""
+"""Marks in a text: instructions to the model, refusals, errors, personal data, the moment.
+
+General phrases, written for this project. They stop what is careless or copied; what keeps a
+determined writer from others is quarantine, not words (Wu et al., NDSS 2026: filters alone do
+not stop cache poisoning).
+"""
 
 from __future__ import annotations
 
@@ -6,67 +11,140 @@ import re
 
 from ..keys import fold
 
-_INSTRUCTION = re.compile(
-    r"\b(?:ignore|disregard|forget|override|bypass)\b[^.?!]{0,60}"
-    r"\b(?:instruction|prompt|rule|document|context|above|previous|prior|earlier|guideline)s?\b"
-    r"|\b(?:reply|respond|answer)\b[^.?!]{0,30}\b(?:only|exactly|with the following|nothing else)\b"
-    r"|\b(?:say|state|output|repeat|write|print)\b[^.?!]{0,20}\b(?:exactly|verbatim|must|that)\b"
-    r"|\bnote (?:for|to) the (?:assistant|model|ai)\b|\b(?:verified|correct|trusted) answer is\b"
-    r"|(?:^|\n|[.?!]\s)\s*(?:system|assistant|user|developer)\s*:"
-    r"|\bfrom now on\b|\bpretend\b|\bsay pay\b|\bact as\b|\byou are now\b"
-    r"|<\|?(?:system|im_start|endoftext)|\[/?INST\]",
-    re.IGNORECASE,
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL)
+
+
+#: Marks that no question, document or answer carries in good faith.
+_STRONG = _any(
+    r"\b(?:ignore|disregard|forget|override)\b[^.?!\n]{0,60}\b(?:instruction|prompt|rule"
+    r"|document|context|above|previous|prior|earlier|guideline)s?\b",
+    r"\bnote (?:for|to) (?:the |any )?(?:assistant|model|ai|bot|llm)s?\b",
+    r"(?:^|\n|[.?!)\"']\s)\s*(?:system|assistant|developer|user)\s*:",
+    r"<\|?/?(?:system|im_start|im_end|endoftext|document|context|instructions?|source|tool)\|?>",
+    r"<!--|<<sys>>|\[/inst\]|(?:^|\n)\s*\[inst\]",
+    r"\byou are now (?:a|an|in|the)\b|\bdeveloper mode\b",
+    r"\b(?:when|if) (?:you are |anyone |someone |a user )?(?:asked|asks)\b[^.?!\n]{0,80}"
+    r"\b(?:always |you must |please )?(?:say|answer|reply|respond|output)\b",
+    r"\b(?:ai|language model|assistant)s? (?:must|should|have to) (?:say|answer|reply|output)\b",
+    r"忽略(?:之前|以上|上面|前面|所有|文档)|无视(?:之前|以上|上面|文档)|请?记住.{0,10}(?:答案|回答)是",
 )
-_REFUSAL = re.compile(
-    r"\b(?:i(?:'m| am)? (?:sorry|unable|afraid)|i (?:can(?:no|')t|could not|couldn't|won't))\b"
-    r"[^.!?]{0,80}\b(?:help|assist|answer|comply|provide|do that|find|access|fulfil|discuss)\b"
-    r"|\bas an ai\b",
-    re.IGNORECASE,
+#: Marks of a question that tells the model what to answer.
+_TELLING = _any(
+    r"\b(?:verified|official|correct|trusted|right|real|true) answer is\b",
+    r"\btreat (?:this|that|the following|these)\b[^.?!\n]{0,40}\bas\b",
+    r"\b(?:respond|reply|answer) (?:only |exactly )?with "
+    r"(?:the following|this (?:text|line|answer))\b",
+    r"\brepeat (?:exactly|after me|verbatim|the following)\b|\band nothing else\b",
+    r"\b(?:reply|respond) only with (?:that|this|the)\b",
+    r"\b(?:answer|output|reply|response)s? (?:to this question )?must "
+    r"(?:start|begin|contain|include|end|say|be)\b",
+    r"\b(?:start|begin|end) (?:your|the|every) (?:answer|reply|response|output) with\b",
+    r"\bin (?:your|the) (?:answer|reply|response)\b[^.?!\n]{0,20}"
+    r"\b(?:replace|include|add|say|mention|recommend|insert|put|write|use)\b",
+    r"\bfrom now on\b[^.?!\n]{0,30}\b(?:answer|reply|you|say)\b",
+    r"\b(?:pretend|imagine|assume)\b[^.?!\n]{0,60}\b(?:changed|new|policy|you are|answer)\b",
+    r"\baccording to the (?:changed|new|updated|following) (?:policy|rule|text)\b",
+    r"\bremember (?:this|that|it)\b[^.?!\n]{0,20}\b(?:everyone|everybody|all|others|later|future)\b"
+    r"[^.?!\n]{0,10}:",
+    r"\b(?:stored|cached|saved|shown|remembered) (?:for|to) (?:other|all|every|future)\b",
+    r"\b(?:for|to) (?:all )?other users\b",
+    r"\bthen answer\b|\band (?:then |just |only )?(?:say|answer|reply|respond)\b",
+    r"\buse only the (?:context|text|answer) (?:above|below|here)\b|```\s*\[",
+    r"只(?:能)?(?:回答|回复)|答案(?:必须)?是[:：]|对所有人",
 )
-_NO_EVIDENCE = re.compile(
-    r"""\b(?:do(?:es)?\ not|don't|doesn't|no|not)\s
-        (?:have\ |contain\ |enough\ |mention\ |any\ |find\ |include\ )+
-        [^.!?]{0,40}\b(?:information|answer|documents?|context|evidence|this)\b
-    |\bcould\ not\ (?:be\ )?f(?:ind|ound)\b
-    |\bno\ (?:relevant\ )?(?:documents?|results?)\b""",
-    re.IGNORECASE | re.VERBOSE,
+_QUOTED = re.compile(r"['\"“‘「『][^'\"”’」』\n]{2,80}['\"”’」』]")
+_REFUSAL = _any(
+    r"\bi(?:'m| am) (?:sorry|unable|afraid|not able)\b[^.!?]{0,80}\b(?:help|assist|answer|comply"
+    r"|provide|do that|access|fulfil|discuss|can(?:'|no)t)\b",
+    r"\bi (?:can(?:no|')t|cannot|could not|couldn't|won't|will not|am unable to)\b[^.!?]{0,60}"
+    r"\b(?:help|assist|answer|comply|provide|do that|fulfil|discuss)\b",
+    r"\bas an ai\b|\bas a language model\b",
+    r"\bes tut mir leid\b.{0,60}\bnicht\b|\blo siento\b.{0,40}\bno puedo\b",
+    r"\bje (?:suis )?d[ée]sol[ée]e?\b.{0,60}\bne (?:peux|puis)\b",
+    r"抱歉.{0,12}(?:无法|不能)|对不起.{0,12}(?:无法|不能)|申し訳.{0,30}(?:できません|いたしかねます)",
+    r"^\s*\[?content filtered\]?\s*$",
 )
-_ERROR = re.compile(
-    r"""^\s*(?:error\b|traceback|\{\s*"error"|<html)
-    |\b(?:rate\ limit|429|50[0-4])\ (?:reached|too\ many|bad\ gateway|internal|service)
-    |\bsomething\ went\ wrong\b|\btry\ again\ later\b
-    |\btool\ call\ failed\b|\bupstream\ connect\b""",
-    re.IGNORECASE | re.VERBOSE,
+_NO_EVIDENCE = _any(
+    r"\b(?:do(?:es)? not|don't|doesn't|did not|didn't|no|not) (?:have |contain |enough |mention "
+    r"|any |find |include |provide |state )+[^.!?]{0,40}\b(?:information|answer|documents?|context"
+    r"|evidence|this|details?)\b",
+    r"\bcould(?: not|n't) (?:be )?f(?:ind|ound)\b|\bno (?:relevant )?(?:documents?|results?)\b",
+    r"(?:文档|资料|上下文|文件)中?(?:没有|未)(?:找到|提及|包含)|没有找到|未找到相关|无法找到",
 )
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
-_PHONE = re.compile(r"(?<![\w.])\+?\d[\d\s().-]{7,}\d(?![\w])")
+_ERROR = _any(
+    r"^\s*(?:error\b|traceback|exception\b|\{\s*\"error\"|<html|<!doctype)",
+    r"\b(?:rate limit|429|50[0-4])\b[^.!?]{0,20}\b(?:reached|too many|bad gateway|internal|service"
+    r"|exceeded|unavailable|timeout)\b",
+    r"\bsomething went wrong\b|\btry again later\b|\b(?:tool|function) call failed\b"
+    r"|\bupstream connect\b|\bservice unavailable\b|\binternal server error\b",
+    r"\bunable to access (?:the |your )?(?:database|server|service|tool|system)\b",
+)
+_EMPTY = frozenset(("n/a", "na", "null", "none", "undefined", "nil", "nan", "[]", "{}", "unknown"))
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_PHONE = re.compile(r"(?<![\w./-])\+?\(?\d[\d\s().-]{7,}\d(?![\w/])")
 _CARD = re.compile(r"(?<!\d)(?:\d[ -]?){12,19}(?!\d)")
-_MY = re.compile(r"\b(?:my|mine|i am|i'm)\b|我的", re.IGNORECASE)
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}\b")
+_MY = re.compile(r"\b(?:my|mine|i am|i'm|i've|me)\b|我的|我家|本人", re.IGNORECASE)
+_YOURS = _any(
+    r"^\s*(?:hi|hello|dear|hey) [A-Z][a-z]+\s*[,!]",
+    r"\byour (?:\w+ ){0,2}(?:balance|order|invoice|appointment|booking|claim|card|account|payment"
+    r"|parcel|ticket|salary|score)\b[^.!?]{0,40}(?:[£$€¥#]|\d)",
+    r"您的(?:余额|订单|账户|预约|工资)",
+)
+_MOMENT = _any(
+    r"\b(?:today|tonight|right now|currently|current|latest|at the moment|as of|yesterday|tomorrow"
+    r"|this (?:morning|week|month|year)|at present|nowadays)\b|\bnow\b(?=[^\w]*$)",
+    r"今天|今晚|现在|目前|最新|当前|昨天|明天|实时|截至",
+)
 
 
 def has_instruction(text: str) -> bool:
-    """Whether the text addresses the model instead of asking or telling something."""
-    return bool(_INSTRUCTION.search(fold(text)))
+    """Whether a question tells the model what to answer instead of asking.
+
+    Words in quotation marks are asked about, not said.
+    """
+    folded = fold(text)
+    return bool(_STRONG.search(_QUOTED.sub(" ", folded)) or _TELLING.search(folded))
+
+
+def carries_instruction(text: str) -> bool:
+    """Whether a document or an answer addresses the model that reads it."""
+    return bool(_STRONG.search(fold(text)))
 
 
 def unusable(text: str) -> str:
-    """Return "empty", "error", "refusal" or "no_evidence" for an answer that is none, or ""."""
+    """Return "empty", "truncated", "error", "refusal" or "no_evidence" for no answer, or ""."""
     folded = fold(text).strip()
-    if not folded.strip(" .-") or folded.casefold() in ("n/a", "null", "none", "undefined"):
+    if not folded.strip(" .-") or folded.casefold().rstrip(".") in _EMPTY:
         return "empty"
+    if folded.startswith("<think>") and "</think>" not in folded:
+        return "truncated"
     for name, mark in (("error", _ERROR), ("refusal", _REFUSAL), ("no_evidence", _NO_EVIDENCE)):
-        if mark.search(folded):
+        if mark.search(folded[:2_000]):
             return name
     return ""
 
 
 def personal_data(text: str) -> frozenset[str]:
-    """Return the mail addresses, phone, account and card numbers in a text."""
+    """Return the mail addresses, phone, account and card numbers in a text, in one spelling."""
     folded = fold(text)
-    found = [m.group() for mark in (_MAIL, _PHONE, _CARD) for m in mark.finditer(folded)]
-    return frozenset(re.sub(r"[\s().-]", "", item) if "@" not in item else item for item in found)
+    marks = (_MAIL, _PHONE, _CARD, _IBAN)
+    found = [match.group() for mark in marks for match in mark.finditer(folded)]
+    return frozenset(item.casefold() if "@" in item else re.sub(r"\W", "", item) for item in found)
 
 
 def speaks_of_self(text: str) -> bool:
     """Whether the asker speaks of what is theirs."""
     return bool(_MY.search(fold(text)))
+
+
+def speaks_to_one(text: str) -> bool:
+    """Whether an answer speaks of what one person has: a greeting by name, "your balance is 5"."""
+    return bool(_YOURS.search(fold(text)))
+
+
+def of_the_moment(text: str) -> bool:
+    """Whether a text is about the present moment and will not hold for long."""
+    return bool(_MOMENT.search(fold(text)))

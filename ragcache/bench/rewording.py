@@ -148,15 +148,15 @@ def _unit(draw: random.Random) -> tuple[str, str]:
 
 
 def _date(draw: random.Random) -> tuple[str, str]:
-    frames = (
-        "Does the {p} end in {x}?",
-        "What changed for {n} in {x}?",
-        "Is the {p} cheaper in {x} than at other times?",
-    )
     if draw.random() < 0.5:
-        return _filled(draw, frames, *_two(draw, _MONTHS))
-    frames = ("Is the {n} office open on {x}?", "When does {n} deliver the {p} on {x}?")
-    return _filled(draw, frames, *_two(draw, _DAYS))
+        months = (
+            "Does the {p} end in {x}?",
+            "What changed for {n} in {x}?",
+            "Is the {p} cheaper in {x} than at other times?",
+        )
+        return _filled(draw, months, *_two(draw, _MONTHS))
+    days = ("Is the {n} office open on {x}?", "When does {n} deliver the {p} on {x}?")
+    return _filled(draw, days, *_two(draw, _DAYS))
 
 
 def _entity(draw: random.Random) -> tuple[str, str]:

@@ -114,7 +114,8 @@ def run_demo(docs: Path | None = None) -> int:
             names cannot be used, or a part that is needed is not installed.
     """
     _check_installed()
-    signal.signal(signal.SIGTERM, _leave)  # what was started is stopped then, too
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)  # what was started is stopped then, too
     texts = passages(docs)
     questions = questions_for(docs, texts)
     with ExitStack() as stack, Steps(Console(stderr=True)) as steps:

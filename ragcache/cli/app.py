@@ -16,7 +16,17 @@ from ..errors import ConfigError, RagCacheError
 from .console import complain
 
 #: Modules that add verbs, in the order of `--help`.
-_VERBS = ("demo", "database", "health", "traffic", "report", "entries", "judging")
+_VERBS = (
+    "demo",
+    "database",
+    "health",
+    "traffic",
+    "report",
+    "entries",
+    "judging",
+    "calibrating",
+    "linting",
+)
 #: Packages that an extra brings, for the message where one is missing.
 _EXTRAS = {
     "psycopg": "postgres",

@@ -192,3 +192,8 @@ add(
     layout,
     "ragcache bench layout --docs D.docs.jsonl --trace T.trace.jsonl --json",
 )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs below `bench`."""
+    app.add_typer(bench)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from ragcache.portal import Portal
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns
 
+from .doubles.anthropic import Messages, serving_messages
 from .doubles.brain import Brain
 from .doubles.clock import Clock
 from .doubles.embedder import TableEmbedder
@@ -103,37 +105,52 @@ def retriever() -> ListRetriever:
     return ListRetriever(documents=TARIFF)
 
 
+class Portals:
+    """Makes caches with loops of their own: keyword arguments of `Pipeline`."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = given
+        self._opened: list[Portal] = []
+
+    def __call__(self, **parts: Any) -> Portal:
+        self._opened.append(Portal(lambda: Pipeline(**(self._given | parts))))
+        return self._opened[-1]
+
+    @staticmethod
+    def policies(**budgets: float) -> Policies:
+        return Policies(
+            layout=LayoutPolicy(),
+            lookup=LookupPolicy(uncertified_threshold=0.9),
+            budgets=replace(PATIENT, **budgets),
+        )
+
+    def close(self) -> None:
+        for portal in self._opened:
+            portal.close()
+
+
 @pytest.fixture
 def portal_of(
     postgres: Dsns, clock: Clock, table: TableEmbedder, events: list[Event]
-) -> Iterator[Callable[..., Portal]]:
+) -> Iterator[Portals]:
     """Make a cache with a loop of its own: keyword arguments of `Pipeline`."""
-    opened: list[Portal] = []
-
-    def made(**parts: Any) -> Portal:
-        given: dict[str, Any] = {
+    made = Portals(
+        {
             "store": PostgresStore(postgres.app, pool_wait_s=10.0, lookup_timeout_s=10.0),
             "embedder": table,
             "keyring": KEYRING,
             "clock": clock,
             "hooks": Hooks(events.append),
             "salt_secret": b"a secret of the tests",
-            "policies": Policies(
-                layout=LayoutPolicy(),
-                lookup=LookupPolicy(uncertified_threshold=0.9),
-                budgets=PATIENT,
-            ),
+            "policies": Portals.policies(),
         }
-        opened.append(Portal(lambda: Pipeline(**(given | parts))))
-        return opened[-1]
-
+    )
     yield made
-    for portal in opened:
-        portal.close()
+    made.close()
 
 
 @pytest.fixture
-def portal(portal_of: Callable[..., Portal]) -> Portal:
+def portal(portal_of: Portals) -> Portal:
     """A cache with a loop of its own."""
     return portal_of()
 
@@ -151,3 +168,22 @@ async def thinking(brain: Brain) -> AsyncIterator[Chats]:
     made = Chats(brain.base_url)
     yield made
     await made.close()
+
+
+@pytest.fixture
+def claude_api() -> Iterator[Messages]:
+    """A strict Anthropic-style provider."""
+    with serving_messages() as running:
+        yield running
+
+
+@pytest.fixture
+def claude(claude_api: Messages) -> Callable[..., Any]:
+    """Make a ChatAnthropic against the strict provider."""
+    from langchain_anthropic import ChatAnthropic
+
+    def made(**fields: Any) -> Any:
+        given = {"model": "claude-sonnet-5", "api_key": "unused", "max_retries": 0}
+        return ChatAnthropic(base_url=claude_api.base_url, **(given | fields))
+
+    return made

@@ -222,6 +222,7 @@ class CachedDoors:
             sent=binding.sent,
             provider=provider,
             takes_markers=(provider or provider_of(model)) == "anthropic",
+            stateless=asked.is_anonymous,
             markers=binding.markers,
             marker_ttl_s=binding.marker_ttl_s,
         )

@@ -102,7 +102,8 @@ def _call(call: Any) -> JsonObject:
 
 
 def _extra(message: BaseMessage) -> JsonObject:
-    extra = {k: plain(v) for k, v in message.additional_kwargs.items() if k not in _NOT_SENT}
+    given = message.additional_kwargs.items()
+    extra = {k: plain(v) for k, v in given if v is not None and k not in _NOT_SENT}
     calls = message.additional_kwargs.get("tool_calls")
     if calls and not getattr(message, "tool_calls", None):
         extra["tool_calls"] = plain(calls)

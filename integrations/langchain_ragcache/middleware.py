@@ -206,6 +206,7 @@ class _Turn:
             tenant=self.asked.tenant,
             sent=self._binding.sent,
             provider=provider,
+            stateless=self.is_anonymous,
             takes_markers=(provider or provider_of(model)) == "anthropic",
         )
 

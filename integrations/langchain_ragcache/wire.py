@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 
+from ragcache.keys import content_hash
 from ragcache.sent import Arrangement, SentTurns
 from ragcache.types import Call, Formatted
 
@@ -29,6 +30,8 @@ class Wire:
         sent: How earlier turns were sent.
         provider: What `wrap` said, for extra fields.
         takes_markers: The provider matches only at marked places.
+        stateless: The order of blocks depends on nothing but the blocks: nobody said whose they
+            are, so nobody's earlier prompts may decide it.
         markers: When markers of our own are set.
         marker_ttl_s: Lifetime of our own markers; None is the provider's shortest.
     """
@@ -40,6 +43,7 @@ class Wire:
     sent: SentTurns
     provider: str | None = None
     takes_markers: bool = False
+    stateless: bool = False
     markers: Mode = "planned"
     marker_ttl_s: int | None = None
 
@@ -69,7 +73,8 @@ class Wire:
         self, message: BaseMessage, call: Call, marked: dict[int, dict[str, Any]]
     ) -> BaseMessage:
         formatted = self.formatted
-        order = _order(call, len(formatted.blocks))
+        blocks = formatted.blocks
+        order = _by_content(blocks) if self.stateless else _order(call, len(blocks))
         arrangement = Arrangement.of(formatted, order, tuple(sorted(marked)))
         text = text_at(message, formatted.part)
         if formatted.part is None:
@@ -100,6 +105,10 @@ def _mark_system(messages: list[BaseMessage], marker: dict[str, Any]) -> None:
                 marked = [*parts[:-1], {**last, "cache_control": marker}]
                 messages[at] = with_content(messages[at], marked)
             return
+
+
+def _by_content(blocks: Sequence[str]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(blocks)), key=lambda at: content_hash(blocks[at])))
 
 
 def _order(call: Call, count: int) -> tuple[int, ...]:

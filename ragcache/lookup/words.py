@@ -115,7 +115,7 @@ def _is_proper(raw: str, text: str, start: int, *, shouted: bool) -> bool:
 def stem(word: str) -> str:
     """Return the word without its inflection: plural, past, participle."""
     if word in english.IRREGULAR:
-        return english.IRREGULAR[word]
+        return stem(english.IRREGULAR[word])
     if word in english.FUNCTION or len(word) <= 3 or not word.isascii():
         return word
     word = english.SPELLINGS.get(word, word)

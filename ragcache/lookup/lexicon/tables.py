@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from ..words import stem
-from . import english, opposites, siblings, synonyms
+from . import chinese, english, opposites, siblings, synonyms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def entry(word: str) -> str:
 
 @cache
 def tables() -> Tables:
-    """Return the tables of the English lists."""
+    """Return the tables of the lists of both languages."""
     return Tables(
         opposites=_opposites(),
         kinds=_groups(siblings.KINDS),
@@ -71,7 +71,7 @@ def _opposites() -> dict[str, frozenset[str]]:
 
 
 def _opposite_pairs() -> Iterable[tuple[str, str]]:
-    for line in _lines(opposites.AXES):
+    for line in (*_lines(opposites.AXES), *_lines(chinese.OPPOSITES)):
         one, other = line.split("|")
         for a in one.split():
             for b in other.split():

@@ -1,0 +1,122 @@
+"""The guard: bounds that hold all the time, a threshold that moves, evidence that is pooled."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ragcache.lookup import (
+    GuardPolicy,
+    GuardState,
+    Observed,
+    anytime_upper,
+    fixed_upper,
+    needed_without_error,
+    observe,
+    standing,
+    state_from_json,
+    state_json,
+)
+
+POLICY = GuardPolicy()
+
+
+def hits(state: GuardState, path: tuple[str, ...], right: int, wrong: int = 0) -> GuardState:
+    for at in range(right + wrong):
+        seen = Observed(similarity=0.96, served=True, agreed=at >= wrong)
+        state = observe(state, path, seen, POLICY)
+    return state
+
+
+def test_598_judged_without_an_error_certify_half_a_percent_and_597_do_not() -> None:
+    assert needed_without_error(0.005) == 598
+    assert fixed_upper(0, 597) > 0.005 >= fixed_upper(0, 598)
+    assert [fixed_upper(k, n) <= 0.005 for k, n in ((1, 946), (1, 947), (2, 1258), (3, 1549))] == [
+        False, True, True, True,
+    ]  # fmt: skip
+
+
+def test_a_bound_without_evidence_bounds_nothing() -> None:
+    assert anytime_upper(0, 0) == 1.0
+    assert standing(GuardState(), ("faq",), POLICY).certified is False
+
+
+def test_the_guard_certifies_after_enough_clean_hits() -> None:
+    state = hits(GuardState(), ("faq",), 590)
+    assert not standing(state, ("faq",), POLICY).certified
+    assert standing(hits(state, ("faq",), 20), ("faq",), POLICY).certified
+
+
+def test_fifty_small_tenants_are_certified_together() -> None:
+    state = GuardState()
+    for tenant in range(50):
+        state = hits(state, (f"tenant{tenant}",), 13)
+    alone = hits(GuardState(), ("tenant0",), 13)
+    assert standing(state, ("tenant0",), POLICY).certified
+    assert not standing(alone, ("tenant0",), POLICY).certified, "control: 13 hits alone are too few"
+
+
+def _moved_after(seed: int, rate: float) -> int | None:
+    draw = random.Random(seed)
+    state = hits(GuardState(), (), 300)
+    before = standing(state, (), POLICY).threshold
+    for at in range(200):
+        agreed = (draw.random() >= rate) if draw.random() < 0.2 else None
+        state = observe(state, (), Observed(similarity=0.96, served=True, agreed=agreed), POLICY)
+        if standing(state, (), POLICY).threshold > before:
+            return at
+    return None
+
+
+def _jumps(runs: int) -> float:
+    return sum(_moved_after(seed, 0.20) is not None for seed in range(runs)) / runs
+
+
+def test_the_threshold_moves_within_200_hits_after_the_errors_jump() -> None:
+    assert _jumps(60) >= 0.95
+    assert sum(_moved_after(seed, 0.0) is not None for seed in range(20)) == 0, "control: no errors"
+
+
+@pytest.mark.prove
+def test_the_threshold_moves_in_95_of_100_of_1000_runs() -> None:
+    assert _jumps(1_000) >= 0.95
+
+
+def _covered(rate: float, runs: int, judged: int) -> float:
+    """Share of runs in which the shown bound never falls below the true rate."""
+    draw = random.Random(7)
+    bounds: dict[tuple[int, int], float] = {}
+    kept = 0
+    for _ in range(runs):
+        wrong, fine = 0, True
+        for n in range(1, judged + 1):
+            wrong += draw.random() < rate
+            if (wrong, n) not in bounds:
+                bounds[wrong, n] = anytime_upper(wrong, n, alpha=0.04)
+            fine = fine and bounds[wrong, n] >= rate
+        kept += fine
+    return kept / runs
+
+
+def test_the_bound_covers_though_it_is_looked_at_after_every_judgement() -> None:
+    assert _covered(0.02, 200, 300) >= 0.95
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("rate", [0.005, 0.02, 0.1])
+def test_the_bound_covers_in_95_of_100_of_1000_runs(rate: float) -> None:
+    assert _covered(rate, 1_000, 800) >= 0.95
+
+
+def test_a_raised_threshold_comes_down_after_enough_agreement() -> None:
+    state = hits(hits(GuardState(), (), 300), (), 0, wrong=6)
+    raised = standing(state, (), POLICY).threshold
+    assert raised > POLICY.uncertified
+    assert standing(hits(state, (), 1_500), (), POLICY).threshold < raised
+
+
+def test_the_state_survives_json() -> None:
+    state = hits(GuardState(), ("faq", "ab12"), 30, wrong=2)
+    again = state_from_json(state_json(state))
+    assert standing(again, ("faq", "ab12"), POLICY) == standing(state, ("faq", "ab12"), POLICY)

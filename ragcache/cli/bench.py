@@ -71,9 +71,9 @@ def layout(
 def _counting(folder: str | None) -> Callable[[str], int] | None:
     if folder is None:
         return None
-    from ..tokenization import load_tokenizer
+    from ..tokenization import FileTokenizer
 
-    return load_tokenizer(folder).count
+    return FileTokenizer(folder).count
 
 
 def _print(result: dict[str, Any]) -> None:

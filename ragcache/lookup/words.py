@@ -90,8 +90,10 @@ def expand(word: str) -> str:
 def _shouted(text: str) -> bool:
     """Whether capitals say nothing here: everything, or nearly, is capitalised."""
     words = re.findall(r"[A-Za-z]{2,}", text)
+    if len(words) >= 2 and all(word.isupper() for word in words):
+        return True
     capital = sum(word[0].isupper() for word in words)
-    return bool(words) and capital >= max(2, 0.7 * len(words)) and len(words) > 3
+    return len(words) > 3 and capital >= 0.7 * len(words)
 
 
 def _quoted(text: str) -> list[tuple[int, int]]:

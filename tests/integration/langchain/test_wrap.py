@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_ragcache import RagCacheChatModel, wrap
-
 from tests.doubles.upstream import Reply
 from tests.fixtures_langchain import TARIFF, rag_chain
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import llama_index_ragcache.asking as asking
 import pytest
+
+import llama_index_ragcache.asking as asking
 from llama_index_ragcache import wrap
 from llama_index_ragcache.capture import CONTEXTS
-
 from ragcache.layout import LayoutPolicy
 from ragcache.pipeline import Pipeline, Policies
 from ragcache.portal import Portal

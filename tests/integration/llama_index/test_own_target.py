@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from llama_index_ragcache import RagCacheLLM
-
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.tools import FunctionTool
+
+from llama_index_ragcache import RagCacheLLM
 from tests.doubles.upstream import Reply
 from tests.fixtures_llama_index import engine_over
 

@@ -14,9 +14,9 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
 from llama_index_instrumentation import get_dispatcher
-from llama_index_ragcache import RagCacheLLM, wrap
 from pydantic import BaseModel, Field
 
+from llama_index_ragcache import RagCacheLLM, wrap
 from ragcache.targets.openai import OpenAITarget
 from tests.doubles.brain import Brain
 from tests.doubles.upstream import serving

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llama_index_ragcache import wrap
-
 from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import TextNode
+
+from llama_index_ragcache import wrap
 from ragcache.errors import ConfigError
 from tests.doubles.upstream import Reply
 from tests.fixtures_llama_index import TARIFF, engine_over

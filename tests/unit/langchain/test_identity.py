@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_ragcache.identity import Identity, resolve, with_identity
 
+from langchain_ragcache.identity import Identity, resolve, with_identity
 from ragcache.errors import RequestError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from langchain_core.messages import HumanMessage, SystemMessage
-from langchain_ragcache.markers import MIN_CHARS, marks, planned, room
 
+from langchain_ragcache.markers import MIN_CHARS, marks, planned, room
 from ragcache.sent import Arrangement, SentTurns
 from ragcache.types import Breakpoint, Formatted, Message
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from llama_index.core.base.llms.types import (
+    CacheControl,
+    CachePoint,
     ChatMessage,
     ImageBlock,
     MessageRole,
@@ -10,7 +12,15 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from llama_index_ragcache.messages import arguments_of, last_user, message_of, turns, with_text
+
+from llama_index_ragcache.messages import (
+    arguments_of,
+    last_user,
+    message_of,
+    text_at,
+    turns,
+    with_blocks,
+)
 
 
 def test_plain_text_stays_plain_text() -> None:
@@ -72,17 +82,24 @@ def test_a_tool_result_names_its_call() -> None:
     assert (read.role, read.tool_call_id, read.name) == ("tool", "c1", "q")
 
 
-def test_a_new_text_goes_into_a_copy() -> None:
+def test_new_blocks_go_into_a_copy() -> None:
     message = ChatMessage(role=MessageRole.USER, content="old")
-    assert with_text(message, None, "new").content == "new"
+    assert with_blocks(message, None, [TextBlock(text="new")]).content == "new"
+    assert with_blocks(message, None, [TextBlock(text="old")]) is message
     assert message.content == "old"
     thought = ChatMessage(
         role=MessageRole.USER,
-        blocks=[ThinkingBlock(content="hm"), TextBlock(text="old"), TextBlock(text="end")],
+        blocks=[
+            ThinkingBlock(content="hm"),
+            CachePoint(cache_control=CacheControl(type="ephemeral")),
+            TextBlock(text="old"),
+            TextBlock(text="end"),
+        ],
     )
-    changed = with_text(thought, 1, "new")
-    assert [getattr(b, "text", None) for b in changed.blocks] == [None, "new", "end"]
-    assert thought.blocks[1].text == "old"
+    changed = with_blocks(thought, 1, [TextBlock(text="n"), TextBlock(text="ew")])
+    assert [getattr(b, "text", None) for b in changed.blocks] == [None, None, "n", "ew", "end"]
+    assert text_at(thought, 1) == "old"
+    assert [p["type"] for p in message_of(thought).content] == ["thinking", "text", "text"]
 
 
 def test_turns_are_what_stands_before_the_newest_question() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import llama_index_ragcache.passages as passages
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+
+import llama_index_ragcache.passages as passages
 from llama_index_ragcache.passages import Contexts, Retrieval, Runs, passage_of
 
 A, B, C = "Free time is 4 days.", "Demurrage is 80 per day.\n", "Reefer plugs: hourly."

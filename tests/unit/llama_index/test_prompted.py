@@ -6,6 +6,7 @@ import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import PromptTemplate
+
 from llama_index_ragcache import wrap
 from llama_index_ragcache.prompted import (
     NOTHING,
@@ -16,7 +17,6 @@ from llama_index_ragcache.prompted import (
     variables_behind,
     variables_of,
 )
-
 from ragcache.pipeline import Pipeline
 
 TEMPLATE = PromptTemplate("Context: {context_str}\nQuestion: {query_str}")

@@ -211,6 +211,7 @@ class CachedDoors:
         return invocation, asked
 
     def _target(self, asked: Asked, invocation: Invocation, kind: type[InnerTarget]) -> InnerTarget:
+        kind = InnerTarget if invocation.inner.lives_with_cache else kind
         model = invocation.inner.model
         binding = self._binding()
         provider = binding.options.provider
@@ -316,7 +317,8 @@ async def answered(way: Pipeline | Bridge, request: Request, target: Target) -> 
 
 async def _answered(way: Pipeline | Bridge, request: Request, target: Target) -> Answer:
     if isinstance(way, Bridge):
-        return await way.aanswer(request, target=target)
+        here = not getattr(target, "lives_with_cache", False)
+        return await way.aanswer(request, target=target, here=here)
     return await way.answer(request, target=target)
 
 
@@ -325,5 +327,5 @@ def streamed(
 ) -> AsyncGenerator[Chunk, None]:
     """Ask the cache for pieces from the running loop."""
     if isinstance(way, Bridge):
-        return way.astream(request, target=target)
+        return way.astream(request, target=target, here=not target.lives_with_cache)
     return way.stream(request, target=target)

@@ -16,11 +16,13 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from ragcache.binding import BINDABLE, Identity, Options
 from ragcache.errors import ConfigError
 from ragcache.portal import AnyCache
+from ragcache.protocols import Target
 
 from .cached import Binding, CachedDoors
 from .inner import Inner
 from .markers import Mode
 from .providers import model_name_of
+from .target_model import TargetChatModel
 
 
 class RagCacheChatModel(CachedDoors, BaseChatModel):
@@ -34,6 +36,8 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
     Args:
         cache: `ragcache.connect(...)`, or a cache opened with `async with` on the running loop.
         inner: The model that answers a miss.
+        target: Instead of a model: one of ragcache's own targets, a server or an engine in this
+            process, which lives on the cache's loop.
         tenant: Whose requests these are. Without one, the tenant is looked for in each call's
             metadata or configurable (`tenant_id`); where there is none the answer cache is off.
         principal: Who asks inside the tenant.
@@ -58,7 +62,8 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         self,
         *,
         cache: AnyCache,
-        inner: BaseChatModel,
+        inner: BaseChatModel | None = None,
+        target: Target | None = None,
         tenant: str | None = None,
         principal: str | None = None,
         provider: str | None = None,
@@ -68,7 +73,8 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
     ) -> None:
         settings = {name: value for name, value in fields.items() if name not in BINDABLE}
         request = {name: value for name, value in fields.items() if name in BINDABLE}
-        inner = _set(inner, settings)
+        inner = _set(_model(inner, target), settings)
+        provider = provider or (target.provider if target is not None else None)
         identity = Identity(tenant=tenant, principal=principal)
         options = Options(identity=identity, provider=provider, request=request)
         binding = Binding(cache, options, markers=markers, marker_ttl_s=marker_ttl_s)
@@ -87,7 +93,11 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         return self.bound(model, self._bound)
 
     def _inner(self) -> Inner:
-        return Inner.of(self.inner, rate_limiter=self.inner.rate_limiter)
+        return Inner.of(
+            self.inner,
+            rate_limiter=self.inner.rate_limiter,
+            lives_with_cache=isinstance(self.inner, TargetChatModel),
+        )
 
     def _binding(self) -> Binding:
         return self._bound
@@ -130,7 +140,8 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         **kwargs: Any,
     ) -> bool:
         """Stream where the inner model would: having `_stream` here says nothing about it."""
-        return self.inner._should_stream(async_api=async_api, run_manager=run_manager, **kwargs)
+        awaited = async_api or isinstance(self.inner, TargetChatModel)
+        return self.inner._should_stream(async_api=awaited, run_manager=run_manager, **kwargs)
 
     def _should_use_protocol_streaming(self, **kwargs: Any) -> bool:
         """Stream events where the inner model would, and can be asked for pieces."""
@@ -182,6 +193,14 @@ class RagCacheChatModel(CachedDoors, BaseChatModel):
         from .wrapping import replace_models
 
         return replace_models(runnable, self.around)[0]
+
+
+def _model(inner: BaseChatModel | None, target: Target | None) -> BaseChatModel:
+    if inner is not None and target is None:
+        return inner
+    if inner is None and target is not None:
+        return TargetChatModel(target=target)
+    raise ConfigError("pass either inner=, a chat model, or target=, a ragcache target")
 
 
 def _set(inner: BaseChatModel, settings: dict[str, Any]) -> BaseChatModel:

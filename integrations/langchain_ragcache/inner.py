@@ -51,6 +51,8 @@ class Inner:
     stream: Callable[..., Iterator[ChatGenerationChunk]]
     astream: Callable[..., AsyncIterator[ChatGenerationChunk]]
     rate_limiter: BaseRateLimiter | None = None
+    #: It is awaited on the cache's own loop, not where the caller is.
+    lives_with_cache: bool = False
 
     @classmethod
     def of(cls, model: BaseChatModel, owner: Any = None, **fields: Any) -> Inner:
@@ -120,6 +122,7 @@ class InnerTarget:
         self.provider = provider
         self.name = name
         self.model = model_name
+        self.lives_with_cache = invocation.inner.lives_with_cache
         self._inner = invocation.inner
         self._invocation = invocation
         self._prepare = prepare

@@ -28,8 +28,8 @@ from ragcache.store.session import transaction
 from ragcache.types import Candidate, Document, Entry, PrincipalId, Scope, TenantId
 from tests.store_samples import NOW, entry, keys, request, scope, unit
 
-TENANTS = 4
-QUESTIONS = 5
+TENANTS = 3
+QUESTIONS = 3
 _ASKED = [
     request("anybody", question=f"q{n}", documents=(Document(text=f"d{n}", source=f"s{n}"),))
     for n in range(QUESTIONS)

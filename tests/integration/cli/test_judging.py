@@ -63,7 +63,10 @@ def test_lint_and_diff_of_recorded_requests_show_where_they_differ_and_not_the_v
     told = bare_cli("diff", "a.json", "b.json").out
     assert "first difference: system" in told
     assert "^" in told
-    assert bare_cli("diff", "a.json", "b.json", "--json").json["difference"]["part"] == "system message"
+    assert (
+        bare_cli("diff", "a.json", "b.json", "--json").json["difference"]["part"]
+        == "system message"
+    )
     assert bare_cli("diff", "a.json", "a.json", "--json").json["difference"] is None
 
 

@@ -11,7 +11,7 @@ from .lexicon import english
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(
     rf"""\#?[A-Za-z]{{1,6}}-?\d[\w-]*\d\w?(?![\w-])   # ids: WT-44219, LN-5567A
-    |v\d+(?:\.\d+)*                                # versions: v2.4
+    |[vV]\d+(?:\.\d+)*                             # versions: v2.4
     |[A-Za-zÀ-ɏͰ-ϿЀ-ӿ]+(?:['’][A-Za-z]+)?  # words and contractions
     |\d+(?:[.,:/-]\d+)*                            # numbers, times, dates
     |[{HAN}]                                       # one Chinese character

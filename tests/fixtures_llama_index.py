@@ -106,3 +106,22 @@ def flapping() -> ListRetriever:
 def engine_over(llm: Any, retriever: BaseRetriever, **options: Any) -> RetrieverQueryEngine:
     """The query engine of every tutorial."""
     return RetrieverQueryEngine.from_args(retriever, llm=llm, **options)
+
+
+@pytest.fixture
+def claude_api() -> Iterator[Messages]:
+    """A strict Anthropic-style server."""
+    with serving_messages() as running:
+        yield running
+
+
+@pytest.fixture
+def claude(claude_api: Messages) -> Callable[..., Any]:
+    """Make LlamaIndex's Anthropic LLM against it."""
+    from llama_index.llms.anthropic import Anthropic
+
+    def made(**fields: Any) -> Any:
+        given = {"model": "claude-sonnet-4-5", "api_key": "unused", "max_retries": 0}
+        return Anthropic(**(given | {"base_url": claude_api.base_url} | fields))
+
+    return made

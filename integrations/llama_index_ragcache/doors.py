@@ -12,6 +12,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.prompts import BasePromptTemplate
 
 from ragcache.binding import Options
+from ragcache.layout.markers import Mode
 from ragcache.portal import Bridge, Doors
 from ragcache.sent import SentTurns
 from ragcache.types import Answer, Chunk, JsonObject, Request
@@ -42,9 +43,18 @@ _END = object()
 class Bound:
     """What an LLM is bound to: a cache, and how it was wrapped. Shared by its copies."""
 
-    def __init__(self, doors: Doors, options: Options) -> None:
+    def __init__(
+        self,
+        doors: Doors,
+        options: Options,
+        *,
+        markers: Mode = "planned",
+        marker_ttl_s: int | None = None,
+    ) -> None:
         self.doors = doors
         self.options = options
+        self.markers: Mode = markers
+        self.marker_ttl_s = marker_ttl_s
         self.sent = SentTurns()
         self._warned: set[str] = set()
 

@@ -30,7 +30,7 @@ class Invocation:
     def prepared(self, call: Call) -> tuple[Prompt, dict[str, Any]]:
         """Return what the LLM is called with: blocks moved, a provider's cache fields added."""
         given = with_fields(self.llm, self.provider, call, self.kwargs)
-        return self.wire.prepare(call), given
+        return self.wire.prepare(call, given), given
 
 
 class CalledTarget:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import (
+    CachePoint,
     ChatMessage,
+    ContentBlock,
     ImageBlock,
     TextBlock,
     ToolCallBlock,
@@ -34,12 +36,21 @@ def message_of(message: ChatMessage) -> Message:
     )
 
 
-def with_text(message: ChatMessage, part: int | None, text: str) -> ChatMessage:
-    """Return a copy of the message with another text, in its content part where one is given."""
+def text_at(message: ChatMessage, part: int | None) -> str:
+    """Return the text of a message, of its content part where one is given."""
+    block = message.blocks[_parts(message.blocks)[part or 0]]
+    return block.text if isinstance(block, TextBlock) else ""
+
+
+def with_blocks(
+    message: ChatMessage, part: int | None, replacing: Sequence[ContentBlock]
+) -> ChatMessage:
+    """Return a copy of the message with other blocks in the place of its text."""
     blocks = list(message.blocks)
     at = _parts(blocks)[part or 0]
-    blocks[at] = blocks[at].model_copy(update={"text": text})
-    return message.model_copy(update={"blocks": blocks})
+    if blocks[at : at + 1] == list(replacing):
+        return message
+    return message.model_copy(update={"blocks": [*blocks[:at], *replacing, *blocks[at + 1 :]]})
 
 
 def turns(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -68,8 +79,9 @@ def _content(blocks: Sequence[Any]) -> Content:
 
 
 def _parts(blocks: Sequence[Any]) -> list[int]:
-    """Return which blocks are content parts; tool calls stand beside the content."""
-    return [at for at, block in enumerate(blocks) if not isinstance(block, ToolCallBlock)]
+    """Return which blocks are content parts: tool calls and cache markers are none."""
+    beside = (ToolCallBlock, CachePoint)
+    return [at for at, block in enumerate(blocks) if not isinstance(block, beside)]
 
 
 def _part(block: Any) -> JsonObject:

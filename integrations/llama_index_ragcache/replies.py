@@ -11,7 +11,6 @@ from llama_index.core.base.llms.types import (
     CompletionResponse,
     MessageRole,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
 )
 
@@ -19,7 +18,7 @@ from ragcache.binding import told_of
 from ragcache.targets.usage import openai_usage
 from ragcache.types import UNKNOWN_USAGE, Answer, Completion, JsonObject, Usage
 
-from .messages import message_of, plain_object
+from .messages import message_of
 
 #: Ways in which providers say that an answer ended by itself, or how else.
 _FINISHED = {
@@ -42,18 +41,26 @@ R = TypeVar("R", bound=Response)
 
 def completion_of(response: Response) -> Completion:
     """Return what ragcache reads of a response; the response itself is carried along."""
-    raw = plain_object(response.raw)
-    choice = _choice(raw)
+    raw = _opened(response.raw)
     return Completion(
         text=text_of(response),
         finish_reason=finish_of(response),
         tool_calls=_calls(response),
-        refusal=(choice.get("message") or {}).get("refusal"),
+        refusal=_opened(_choice(raw).get("message")).get("refusal"),
         usage=_usage(raw),
         model=str(raw.get("model") or ""),
         id=str(raw.get("id") or ""),
         raw=response,
     )
+
+
+def _opened(value: Any) -> dict[str, Any]:
+    """Return a provider's body, or a part of it, as a dict: clients give objects, dicts, or dicts
+    of objects; {} where it cannot be read.
+    """
+    dump = getattr(value, "model_dump", None)
+    found = dump(mode="json") if dump is not None else value
+    return dict(found) if isinstance(found, Mapping) else {}
 
 
 def text_of(response: Response) -> str:
@@ -73,44 +80,53 @@ def finish_of(response: Response) -> str | None:
     """Return why the answer ended, None where nobody says."""
     if isinstance(response, ChatResponse) and not _is_text(response.message):
         return "content_blocks"  # more than text: a stored answer could not give it back
-    raw = plain_object(response.raw)
-    said = {**response.additional_kwargs, **raw, **_choice(raw)}
+    raw = _opened(response.raw)
+    said = {**response.additional_kwargs, **_beside(response), **raw}
+    said |= _known(_opened(raw.get("delta"))) | _known(_choice(raw))
     reason = next((said[k] for k in _FINISH_KEYS if said.get(k)), None)
     return _FINISHED.get(str(reason).lower(), str(reason)) if reason else None
+
+
+def _beside(response: Response) -> dict[str, Any]:
+    return response.message.additional_kwargs if isinstance(response, ChatResponse) else {}
+
+
+def _known(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in said.items() if v is not None}
 
 
 def is_closing(response: Response) -> bool:
     """Whether a piece of a stream says why it ended, or comes after that: counts of tokens."""
     raw = response.raw
-    choices = raw.get("choices") if isinstance(raw, dict) else getattr(raw, "choices", None)
+    choices = raw.get("choices") if isinstance(raw, Mapping) else getattr(raw, "choices", None)
     if choices is not None:
         first = choices[0] if choices else None
-        if first is None:
-            return True
-        reason = first.get("finish_reason") if isinstance(first, dict) else first.finish_reason
-        return bool(reason)
-    found = raw if isinstance(raw, dict) else getattr(raw, "__dict__", {})
-    return any(found.get(key) for key in _FINISH_KEYS)
+        return first is None or bool(_any(first))
+    inner = raw.get("delta") if isinstance(raw, Mapping) else getattr(raw, "delta", None)
+    return bool(_any(raw) or _any(inner))
+
+
+def _any(said: Any) -> Any:
+    """Return the reason that a body or a part of one gives, without opening all of it."""
+    if isinstance(said, Mapping):
+        return next((said[k] for k in _FINISH_KEYS if said.get(k)), None)
+    return next((v for k in _FINISH_KEYS if (v := getattr(said, k, None))), None)
 
 
 def _is_text(message: ChatMessage) -> bool:
-    plain_kinds = ("text", ThinkingBlock.model_fields["block_type"].default)
-    calls = ToolCallBlock.model_fields["block_type"].default
-    return all(block.block_type in (*plain_kinds, calls) for block in message.blocks)
+    return all(block.block_type in ("text", "thinking", "tool_call") for block in message.blocks)
 
 
 def _choice(raw: Mapping[str, Any]) -> dict[str, Any]:
     choices = raw.get("choices")
-    return dict(choices[0]) if isinstance(choices, list) and choices else {}
+    return _opened(choices[0]) if isinstance(choices, list) and choices else {}
 
 
 def _usage(raw: Mapping[str, Any]) -> Usage:
-    usage = raw.get("usage")
-    if not isinstance(usage, Mapping):
-        return UNKNOWN_USAGE
-    if "prompt_tokens" in usage:
+    usage = _opened(raw.get("usage"))
+    if usage.get("prompt_tokens") is not None:
         return openai_usage(usage)
-    return _additive_usage(usage) if "input_tokens" in usage else UNKNOWN_USAGE
+    return _additive_usage(usage) if usage.get("input_tokens") is not None else UNKNOWN_USAGE
 
 
 def _additive_usage(usage: Mapping[str, Any]) -> Usage:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.base.llms.types import (
+    CacheControl,
+    CachePoint,
+    ChatMessage,
+    ContentBlock,
+    TextBlock,
+)
 
+from ragcache.layout.markers import Mode, marks, planned
 from ragcache.sent import Arrangement, SentTurns
 from ragcache.types import Call, Formatted
 
 from .forms import Prompt
-from .messages import with_text
+from .markers import room
+from .messages import text_at, with_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,28 +28,34 @@ class Wire:
     """How one request's layout becomes a prompt again.
 
     Args:
+        llm: Who gets it.
         prompt: The caller's own; never changed.
         formatted: The same prompt with its blocks located.
         tenant: Whose turns are remembered.
         sent: How earlier turns were sent.
+        takes_markers: The provider matches only at marked places.
+        markers: When markers of our own are set.
+        marker_ttl_s: Lifetime of our own markers; None is the provider's shortest.
     """
 
+    llm: Any
     prompt: Prompt
     formatted: Formatted
     tenant: str
     sent: SentTurns
+    takes_markers: bool = False
+    markers: Mode = "planned"
+    marker_ttl_s: int | None = None
 
-    def prepare(self, call: Call) -> Prompt:
+    def prepare(self, call: Call, given: Mapping[str, Any]) -> Prompt:
         """Return the prompt for the LLM."""
         if isinstance(self.prompt, str):
-            return self._arranged(str(self.prompt), call) if self.formatted.blocks else self.prompt
+            text = str(self.prompt)
+            return self._arrangement(call, ()).pieces(text)[0] if self.formatted.blocks else text
         messages = [self._as_sent(at, message) for at, message in enumerate(self.prompt)]
         if self.formatted.blocks:
-            at, part = self.formatted.index, self.formatted.part
-            text = _text(self.formatted, at, part)
-            arranged = self._arranged(text, call)
-            if arranged != text:
-                messages[at] = with_text(messages[at], part, arranged)
+            at = self.formatted.index
+            messages[at] = self._arranged(messages[at], call, self._marks(call, given))
         return messages
 
     def _as_sent(self, at: int, message: ChatMessage) -> ChatMessage:
@@ -50,18 +66,50 @@ class Wire:
             return message
         text = message.blocks[0].text
         known = self.sent.find(self.tenant, text)
-        return message if known is None else with_text(message, None, known.pieces(text)[0])
+        return message if known is None else with_blocks(message, None, _blocks(known, text, {}))
 
-    def _arranged(self, text: str, call: Call) -> str:
-        arrangement = Arrangement.of(self.formatted, _order(call, len(self.formatted.blocks)), ())
-        if self.formatted.part is None:
+    def _arranged(
+        self, message: ChatMessage, call: Call, marked: Mapping[int, Mapping[str, Any]]
+    ) -> ChatMessage:
+        part = self.formatted.part
+        arrangement = self._arrangement(call, tuple(sorted(marked)))
+        text = text_at(message, part)
+        if part is None:
             self.sent.remember(self.tenant, text, arrangement)
-        return arrangement.pieces(text)[0]
+        return with_blocks(message, part, _blocks(arrangement, text, marked))
+
+    def _arrangement(self, call: Call, splits: tuple[int, ...]) -> Arrangement:
+        order = _order(call, len(self.formatted.blocks))
+        return Arrangement.of(self.formatted, order, splits)
+
+    def _marks(self, call: Call, given: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+        if not self.takes_markers or isinstance(self.prompt, str):
+            return {}
+        formatted = self.formatted
+        wanted = planned(
+            call.breakpoints,
+            blocks=len(formatted.blocks),
+            chars=len(formatted.head) + sum(map(len, formatted.blocks)),
+            mode=self.markers,
+            ttl_s=self.marker_ttl_s,
+        )
+        at_blocks = tuple(point for point in wanted if point.block >= 0)  # the head has no parts
+        return marks(at_blocks, room(self.llm, self.prompt, given, at=formatted.index))
 
 
-def _text(formatted: Formatted, at: int, part: int | None) -> str:
-    content = formatted.messages[at].content
-    return str(content if isinstance(content, str) else content[part or 0].get("text", ""))
+def _blocks(
+    arrangement: Arrangement, text: str, marked: Mapping[int, Mapping[str, Any]]
+) -> list[ContentBlock]:
+    """Return the text as sent: one block, or several with a marker behind each but the last."""
+    blocks: list[ContentBlock] = []
+    for at, piece in enumerate(arrangement.pieces(text)):
+        if not piece:
+            continue
+        blocks.append(TextBlock(text=piece))
+        place = arrangement.splits[at] if at < len(arrangement.splits) else None
+        if place is not None and place in marked:
+            blocks.append(CachePoint(cache_control=CacheControl(**marked[place])))
+    return blocks
 
 
 def _order(call: Call, count: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from pydantic import PrivateAttr
 
 from ragcache.binding import Identity, Options
 from ragcache.errors import ConfigError
+from ragcache.layout.markers import Mode
 from ragcache.portal import AnyCache, Doors
 from ragcache.types import JsonObject
 
@@ -39,6 +40,8 @@ def wrap(
     tenant: str | None = None,
     principal: str | None = None,
     provider: str | None = None,
+    markers: Mode = "planned",
+    marker_ttl_s: int | None = None,
     **request: Any,
 ) -> L:
     """Return the same LLM, with ragcache in front of its calls.
@@ -55,7 +58,10 @@ def wrap(
         tenant: Whose requests these are; else each call says it, inside
             `instrument_tags({"tenant_id": ...})`. Bind it here where streams are read later.
         principal: Who asks inside the tenant.
-        provider: Which provider's cache fields may be sent: "openai", "vllm".
+        provider: Which provider's cache fields may be sent: "openai", "vllm", "anthropic".
+        markers: When cache markers are set for a provider that needs them: "planned" where they
+            are expected to pay, "always" also behind the last document, "off" never.
+        marker_ttl_s: Their lifetime in seconds; None is the provider's shortest.
         request: Further fields of every request: sharing, access, namespace, version, ttl_s, ...
 
     Raises:
@@ -67,7 +73,7 @@ def wrap(
     options = Options(
         identity=Identity(tenant=tenant, principal=principal), provider=provider, request=request
     )
-    bound = Bound(Doors(cache), options)
+    bound = Bound(Doors(cache), options, markers=markers, marker_ttl_s=marker_ttl_s)
     install()
     copy: Any = llm.model_copy()
     if not isinstance(llm, RagCacheDoors):
@@ -119,10 +125,14 @@ class WrappedDoors(RagCacheDoors):
             llm=bare,
             form=form,
             wire=Wire(
+                llm=bare,
                 prompt=prompt,
                 formatted=asked.formatted,
                 tenant=asked.request.tenant,
                 sent=self._ragcache.sent,
+                takes_markers=(provider or provider_of(bare)) == "anthropic",
+                markers=self._ragcache.markers,
+                marker_ttl_s=self._ragcache.marker_ttl_s,
             ),
             provider=provider,
             kwargs=kwargs,

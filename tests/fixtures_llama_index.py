@@ -14,6 +14,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from ragcache.portal import Portal
 from ragcache.targets.openai import OpenAITarget
 
+from .doubles.anthropic import Messages, serving_messages
 from .doubles.upstream import Upstream
 
 
@@ -109,15 +110,8 @@ def engine_over(llm: Any, retriever: BaseRetriever, **options: Any) -> Retriever
 
 
 @pytest.fixture
-def claude_api() -> Iterator[Messages]:
-    """A strict Anthropic-style server."""
-    with serving_messages() as running:
-        yield running
-
-
-@pytest.fixture
-def claude(claude_api: Messages) -> Callable[..., Any]:
-    """Make LlamaIndex's Anthropic LLM against it."""
+def claude_llm(claude_api: Messages) -> Callable[..., Any]:
+    """Make LlamaIndex's Anthropic LLM against the strict server."""
     from llama_index.llms.anthropic import Anthropic
 
     def made(**fields: Any) -> Any:

@@ -18,8 +18,6 @@ from pydantic import BaseModel, Field
 
 from llama_index_ragcache import RagCacheLLM, wrap
 from ragcache.targets.openai import OpenAITarget
-from tests.doubles.brain import Brain
-from tests.doubles.upstream import serving
 
 pytestmark = pytest.mark.llama_index
 
@@ -85,13 +83,6 @@ USES: dict[str, Callable[[Any], Any]] = {
     "what is traced": lambda m: m.to_payload(),
     "dumped": lambda m: m.to_dict(),
 }
-
-
-@pytest.fixture
-def brain() -> Iterator[Brain]:
-    """A model that does what it is told."""
-    with serving(Brain()) as running:
-        yield running
 
 
 @pytest.mark.parametrize("kind", ["open_ai", "open_ai_like"])

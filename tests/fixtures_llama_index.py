@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from ragcache.portal import Portal
 from ragcache.targets.openai import OpenAITarget
 
-from .doubles.anthropic import Messages, serving_messages
+from .doubles.anthropic import Messages
 from .doubles.upstream import Upstream
 
 

@@ -32,16 +32,13 @@ def labels(layout: Layout) -> dict[str, Citation]:
     return labels_of(layout)
 
 
-def lineage(
-    layout: Layout, completion: Completion, unmoved: Sequence[Document] = ()
-) -> tuple[Lineage, ...]:
+def lineage(layout: Layout, completion: Completion) -> tuple[Lineage, ...]:
     """Return all documents an answer came from: an uncited one may have steered it too.
 
-    Where the answer cites no label, every document counts as cited. `unmoved` stand in a prompt
-    of somebody else's without being blocks of it.
+    Where the answer cites no label, every document counts as cited.
     """
     cited = set(cited_labels(completion.text)) & {str(b.label) for b in layout.blocks}
-    placed = tuple(
+    return tuple(
         Lineage(
             names=document.names,
             content=content_hash(document.text),
@@ -53,18 +50,6 @@ def lineage(
         for block in layout.blocks
         for document in block.documents
     )
-    standing = tuple(
-        Lineage(
-            names=document.names,
-            content=content_hash(document.text),
-            raw=raw_hash(document.text),
-            rank=rank,
-            cited=True,
-            access=document.access,
-        )
-        for rank, document in enumerate(unmoved, start=len(layout.blocks))
-    )
-    return (*placed, *standing)
 
 
 def stored_form(completion: Completion, layout: Layout) -> JsonObject:

@@ -17,7 +17,6 @@ from ..protocols import Snapshot
 from ..types import (
     Admit,
     Completion,
-    Document,
     Embedding,
     Entry,
     EntryId,
@@ -70,7 +69,7 @@ class Storing:
     ) -> tuple[Admit | Reject, bool | None, str]:
         """Return the verdict, whether the answer is stored (None: under way), and why not."""
         began_s = time.perf_counter()
-        lineage = answers.lineage(layout, completion, _unmoved(asking.request, layout))
+        lineage = answers.lineage(layout, completion)
         verdict = admission.decide(
             asking.request,
             completion,
@@ -163,8 +162,3 @@ class Storing:
         if self._parts.embedder is None or store is None or not store.has_vectors:
             return False
         return not (request.exact_only or leans_on_history(request))
-
-
-def _unmoved(request: Request, layout: Layout) -> tuple[Document, ...]:
-    """Return the documents that stand in a prompt of somebody else's without being its blocks."""
-    return () if request.formatted is None else request.documents[len(layout.blocks) :]

@@ -72,4 +72,4 @@ def checked(vector: Vector, dimensions: int | None) -> Vector:
     if abs(length - 1.0) < _UNIT_TOLERANCE:
         return values
     # Squares of very small or large values leave float32, in which Postgres adds them up.
-    return (values / length).astype(np.float32)
+    return (values.astype(np.float64) / length).astype(np.float32)

@@ -20,9 +20,9 @@ def test_a_document_that_stands_unmoved_is_in_the_lineage() -> None:
     )
     request = Request(tenant="t", question="?", documents=(D1, D2), formatted=formatted)
     layout = arrange(request)
-    assert [b.documents for b in layout.blocks] == [(D1,)]
+    assert [b.documents for b in layout.blocks] == [(D1,), (D2,)]
     assert layout.messages == formatted.messages
-    found = lineage(layout, Completion(text="Yes.", finish_reason="stop"), (D2,))
+    found = lineage(layout, Completion(text="Yes.", finish_reason="stop"))
     assert [(entry.names, entry.rank, entry.cited) for entry in found] == [
         (("free.md",), 0, True),
         (("fees.md",), 1, True),

@@ -26,6 +26,9 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+check: lint  ## What CI runs: units, field cases, properties, the pipeline on a real Postgres
+	$(BIN)/python -m pytest -m "not prove" tests/unit tests/cases tests/properties tests/integration/pipeline
+
 test: lint test-llama-index  ## Every promise, with small counts
 	$(BIN)/python -m pytest -m "not prove"
 
@@ -50,4 +53,4 @@ bench: $(VENV)/.installed  ## Speed and memory
 clean:  ## Remove what was built here
 	rm -rf $(VENV) $(LLAMA_INDEX_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint test test-llama-index prove bench clean
+.PHONY: help install demo lint check test test-llama-index prove bench clean

@@ -17,6 +17,7 @@ except ImportError as error:
 from .capture import install
 from .llm import RagCacheLLM
 from .postprocessor import CanonicalOrder
+from .telling import statuses
 from .wrapping import wrap
 
-__all__ = ["CanonicalOrder", "RagCacheLLM", "install", "wrap"]
+__all__ = ["CanonicalOrder", "RagCacheLLM", "install", "statuses", "wrap"]

@@ -24,6 +24,14 @@ from llama_index.core.instrumentation.events.llm import (
 from llama_index.core.instrumentation.span import active_span_id
 from llama_index_instrumentation import get_dispatcher
 
+from ragcache.binding import told_of
+from ragcache.types import Answer
+
+from .forms import Prompt
+from .inner import CalledTarget
+from .replies import Response
+from .telling import listeners
+
 _dispatcher = get_dispatcher(__name__)
 
 
@@ -93,3 +101,47 @@ class Announcement:
     def _tell(self, event: Any) -> None:
         event.span_id = self._span_id
         _dispatcher.event(event)
+
+
+class Telling:
+    """One call, as LlamaIndex's watchers and our own listeners hear of it.
+
+    Args:
+        llm: The wrapped LLM.
+        prompt: Messages of a chat, or the text of a completion.
+        kwargs: Further arguments of the call.
+        target: What a miss asks; a model announces its own calls.
+    """
+
+    def __init__(
+        self, llm: Any, prompt: Prompt, kwargs: dict[str, Any], target: CalledTarget
+    ) -> None:
+        self._call = (llm, prompt, kwargs)
+        self._target = target
+        self._listeners = listeners()
+        self._announcement: Announcement | None = None
+
+    def piece(self, response: Response) -> None:
+        """Tell of a piece of a stream."""
+        if self._is_ours():
+            self._announced().piece(response)
+
+    def end(self, response: Response, answer: Answer) -> None:
+        """Tell that the call has ended, and what the cache did."""
+        if self._is_ours():
+            self._announced().end(response, spent=self._target.called)
+        for heard in self._listeners:
+            heard.append(told_of(answer))
+
+    def failed(self, error: BaseException) -> None:
+        """Tell of a failure, where nobody else does."""
+        if self._is_ours() and self._announcement is not None:
+            self._announcement.failed(error)
+
+    def _is_ours(self) -> bool:
+        return not (self._target.called and self._target.announces)
+
+    def _announced(self) -> Announcement:
+        if self._announcement is None:
+            self._announcement = Announcement(*self._call)
+        return self._announcement

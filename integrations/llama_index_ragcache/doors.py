@@ -17,7 +17,7 @@ from ragcache.portal import Bridge, Doors
 from ragcache.sent import SentTurns
 from ragcache.types import Answer, Chunk, JsonObject, Request
 
-from .announcing import Announcement
+from .announcing import Telling
 from .asking import Asked, ask
 from .forms import CHAT, COMPLETION, Form, Prompt, messages_of
 from .inner import CalledTarget
@@ -143,7 +143,8 @@ class RagCacheDoors(_LLM):
             return getattr(self._ragcache_bare(), form.whole)(prompt, **kwargs)
         request = asked.request.replace(no_collapse=self._ragcache.doors.blocks_a_loop())
         target = self._ragcache_target(form, prompt, asked, kwargs, threaded=True)
-        return self._replied(form, prompt, kwargs, target, way.answer(request, target=target))
+        telling = Telling(self, prompt, kwargs, target)
+        return _replied(form, telling, way.answer(request, target=target))
 
     async def _awhole(self, form: Form, prompt: Prompt, kwargs: dict[str, Any]) -> Any:
         asked, kwargs = self._asked(prompt, kwargs)
@@ -152,25 +153,12 @@ class RagCacheDoors(_LLM):
             self._warn_about_loop()
             return await getattr(self._ragcache_bare(), form.awhole)(prompt, **kwargs)
         target = self._ragcache_target(form, prompt, asked, kwargs, threaded=False)
+        telling = Telling(self, prompt, kwargs, target)
         if isinstance(way, Bridge):
             answer = await way.aanswer(asked.request, target=target, here=self._ragcache_here)
         else:
             answer = await way.answer(asked.request, target=target)
-        return self._replied(form, prompt, kwargs, target, answer)
-
-    def _replied(
-        self,
-        form: Form,
-        prompt: Prompt,
-        kwargs: dict[str, Any],
-        target: CalledTarget,
-        answer: Answer,
-    ) -> Any:
-        response = form.reply(answer)
-        if not (target.called and target.announces):
-            announcement = Announcement(self, prompt, kwargs)
-            announcement.end(response, spent=target.called)
-        return response
+        return _replied(form, telling, answer)
 
     # --- pieces ---------------------------------------------------------------------------------
 
@@ -182,7 +170,7 @@ class RagCacheDoors(_LLM):
             return getattr(self._ragcache_bare(), form.stream)(prompt, **kwargs)
         request = asked.request.replace(no_collapse=self._ragcache.doors.blocks_a_loop())
         target = self._ragcache_target(form, prompt, asked, kwargs, threaded=True)
-        reading = Reading(form, target, lambda: Announcement(self, prompt, kwargs))
+        reading = Reading(form, Telling(self, prompt, kwargs, target))
         return _read(way, request, target, reading)
 
     async def _astream(self, form: Form, prompt: Prompt, kwargs: dict[str, Any]) -> Any:
@@ -192,7 +180,7 @@ class RagCacheDoors(_LLM):
             self._warn_about_loop()
             return await getattr(self._ragcache_bare(), form.astream)(prompt, **kwargs)
         target = self._ragcache_target(form, prompt, asked, kwargs, threaded=False)
-        reading = Reading(form, target, lambda: Announcement(self, prompt, kwargs))
+        reading = Reading(form, Telling(self, prompt, kwargs, target))
         if isinstance(way, Bridge):
             chunks = way.astream(asked.request, target=target, here=self._ragcache_here)
         else:
@@ -284,6 +272,12 @@ async def _anext_each(
         if piece is _END:
             return
         yield piece
+
+
+def _replied(form: Form, telling: Telling, answer: Answer) -> Any:
+    response = form.reply(answer)
+    telling.end(response, answer)
+    return response
 
 
 def _read(

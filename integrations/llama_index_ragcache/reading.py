@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ragcache.types import Answer, Chunk
 
-from .announcing import Announcement
+from .announcing import Telling
 from .forms import Form
-from .inner import CalledTarget
 from .replies import Response, closed, copied, is_closing
 
 
@@ -20,48 +19,31 @@ class Reading:
 
     Args:
         form: Chat or completion.
-        target: What a miss asks.
-        announce: Starts the announcement of a call that no model announces.
+        telling: Who hears of it.
     """
 
-    def __init__(
-        self, form: Form, target: CalledTarget, announce: Callable[[], Announcement]
-    ) -> None:
+    def __init__(self, form: Form, telling: Telling) -> None:
         self._form = form
-        self._target = target
-        self._announce = announce
-        self._announcement: Announcement | None = None
+        self._telling = telling
         self._held: Response | None = None
-        self._native = False
         self._text = ""
 
     def take(self, chunk: Chunk) -> Iterator[Any]:
         """Yield what follows from one chunk."""
         for piece in self._pieces(chunk):
-            if self._is_ours():
-                self._told().piece(piece)
-                if chunk.answer is not None:
-                    self._told().end(piece, spent=self._target.called)
+            self._telling.piece(piece)
+            if chunk.answer is not None:
+                self._telling.end(piece, chunk.answer)
             yield piece
 
     def failed(self, error: BaseException) -> None:
-        """Tell of a failure, where nobody else does."""
-        if self._is_ours() and self._announcement is not None:
-            self._announcement.failed(error)
-
-    def _is_ours(self) -> bool:
-        return not (self._target.called and self._target.announces)
-
-    def _told(self) -> Announcement:
-        if self._announcement is None:
-            self._announcement = self._announce()
-        return self._announcement
+        """Tell of a failure."""
+        self._telling.failed(error)
 
     def _pieces(self, chunk: Chunk) -> Iterator[Any]:
         if chunk.answer is not None:
             yield self._closing(chunk.answer)
         elif isinstance(chunk.raw, Response):
-            self._native = True
             yield from self._passed(copied(chunk.raw))
         elif chunk.text:
             self._text += chunk.text

@@ -42,6 +42,7 @@ _NOT_SHAPING = {
     "only_if_cached": "a control",
     "no_collapse": "a control",
     "exact_only": "a control",
+    "anonymous": "says no more than that the tenant is made up",
     "max_age_s": "a control, checked against the entry",
     "ttl_s": "a control",
     "expire_at": "a control",

@@ -143,6 +143,8 @@ class Request:
         no_collapse: Wait for no other request's call. For a caller that blocks the very loop on
             which such a call may run.
         exact_only: Serve equal questions only, and embed nothing.
+        anonymous: Nobody said whose request it is, and its tenant is made up for this one call:
+            it leaves no state behind, and its prompt is laid out by a rule that needs none.
         max_age_s: Serve no entry older than this.
         ttl_s: Lifetime of the stored answer, capped by the settings.
         expire_at: Latest moment at which the stored answer may be served.
@@ -175,6 +177,7 @@ class Request:
     only_if_cached: bool = False
     no_collapse: bool = False
     exact_only: bool = False
+    anonymous: bool = False
     max_age_s: float | None = None
     ttl_s: float | None = None
     expire_at: datetime | None = None

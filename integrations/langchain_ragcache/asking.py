@@ -72,6 +72,7 @@ def ask(
     params = params_of(model, stop, kwargs)
     request = Request(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
+        anonymous=who.tenant is None,
         principal=who.principal,
         question=_question(messages, formatted, retrievals),
         documents=tuple(document_of(seen) for seen in documents),

@@ -73,6 +73,7 @@ def ask(
     formatted, standing = locate(read, passages)
     request = Request(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
+        anonymous=who.tenant is None,
         principal=who.principal,
         question=_question(messages, formatted, variables, retrievals),
         documents=tuple(_document(seen) for seen in standing),

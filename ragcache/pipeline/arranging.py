@@ -77,10 +77,11 @@ class Arranging:
         began_s = time.perf_counter()
         now_s = self._clock().timestamp()
         group = "/".join(asking.trust_group)
-        tree = self.forest.tree(group)
+        forest, policy = self._state_of(asking.request)
+        tree = forest.tree(group)
         layout = arrange(
             asking.request,
-            policy=self._policy,
+            policy=policy,
             tree=tree,
             count=self._count,
             conversation=conversation,
@@ -92,11 +93,18 @@ class Arranging:
         rules = find_rules(asking.asked.provider, asking.asked.model)
         marks = plan_breakpoints(layout, rules=rules, tree=tree, now_s=now_s)
         call = self._call(asking, layout, marks, now_s)
-        self.forest.remember(
+        forest.remember(
             group, layout.plan, marks=marks if rules and rules.marked else None, now_s=now_s
         )
         self._parts.emit(LaidOut, asking, began_s, layout=layout)
         return Arranged(call=call, layout=layout, conversation=conversation)
+
+    def _state_of(self, request: Request) -> tuple[PrefixForest, LayoutPolicy]:
+        """Return the trees and the policy for a request; what nobody owns meets no tree."""
+        if not request.anonymous:
+            return self.forest, self._policy
+        stateless = "sorted" if self._policy.ordering == "prefix_tree" else self._policy.ordering
+        return PrefixForest(), replace(self._policy, ordering=stateless)
 
     def _call(self, asking: Asking, layout: Layout, marks: MarkPlan, now_s: float) -> Call:
         salt = cache_salt(self._salt_secret, *asking.trust_group) if self._salt_secret else None

@@ -71,11 +71,13 @@ def ask(
     read = tuple(message_of(m) for m in messages)
     passages = _visible(retrievals, read)
     formatted, standing = locate(read, passages)
+    question = _question(messages, formatted, variables, _behind(retrievals, standing))
     request = Request(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
         anonymous=who.tenant is None,
         principal=who.principal,
-        question=_question(messages, formatted, variables, retrievals),
+        question=question.text,
+        exact_only=not question.is_matchable,
         documents=tuple(_document(seen) for seen in standing),
         history=tuple(message_of(m) for m in turns(messages)),
         tools=tuple(tools),
@@ -148,6 +150,12 @@ def _seen(passage: Passage, whole: str) -> Seen:
     return Seen(text=shown, metadata=metadata, origin=document)
 
 
+def _behind(retrievals: Sequence[Retrieval], standing: Sequence[Seen]) -> tuple[Retrieval, ...]:
+    """Return the retrievals of which something stands in the prompt."""
+    texts = {_document(seen).text for seen in standing}
+    return tuple(r for r in retrievals if any(p.document.text in texts for p in r.passages))
+
+
 def _document(seen: Seen) -> Document:
     document: Document = seen.origin
     return document
@@ -156,23 +164,36 @@ def _document(seen: Seen) -> Document:
 # --- the question ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What is asked, and whether its words alone may be matched with those of another one."""
+
+    text: str
+    is_matchable: bool
+
+
 def _question(
     messages: Sequence[ChatMessage],
     formatted: Formatted,
     variables: Variables,
     retrievals: Sequence[Retrieval],
-) -> str:
+) -> _Question:
     """Return what is asked: what the template was filled with or the retriever's query, where the
     prompt repeats it; else the newest user message, without the documents in it.
+
+    That message is more than a question where documents stand in it too, and is not all that is
+    asked where others follow it: then only an equal prompt is the same question.
     """
     at = last_user(messages)
+    is_last = at == len(messages) - 1
     text = "" if at is None else formatted.messages[at].text()
-    if formatted.blocks and formatted.index == at:
+    has_blocks = bool(formatted.blocks) and formatted.index == at
+    if has_blocks:
         text = formatted.tail if formatted.tail.strip() else formatted.head
     for query in (variables.query, *(r.query for r in reversed(retrievals))):
         if (asked := query.strip()) and asked in text:
-            return asked
-    return text.strip()
+            return _Question(text=asked, is_matchable=is_last)
+    return _Question(text=text.strip(), is_matchable=is_last and not has_blocks)
 
 
 # --- parameters --------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ def statuses() -> Iterator[list[dict[str, Any]]]:
             response = query_engine.query("What is the demurrage fee?")
         print(told[-1]["status"])  # ragcache; hit; ttl=3600; detail=exact
 
-    A stream is told of when it has been read, also behind the block.
+    A stream is told of when it has been read. An engine's stream calls its model only then: read
+    it inside the block.
     """
     told: list[dict[str, Any]] = []
     token = _listening.set((*_listening.get(), told))

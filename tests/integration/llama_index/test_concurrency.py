@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import llama_index_ragcache.asking as asking
-from llama_index_ragcache import wrap
+from llama_index_ragcache import RagCacheLLM, wrap
 from llama_index_ragcache.capture import CONTEXTS
 from ragcache.layout import LayoutPolicy
 from ragcache.pipeline import Pipeline, Policies
 from ragcache.portal import Portal
+from ragcache.targets.openai import OpenAITarget
 from tests.doubles.brain import Brain
 from tests.doubles.upstream import serving
 from tests.llama_index_rows import ALL_AT_ONCE, ROWS, World, answer, documents_of, read
@@ -196,3 +197,24 @@ async def test_one_store_of_the_last_documents_fails_the_same_check(
     assert counts.crossed == 0
     assert counts.not_canonical > 10
     assert counts.others_visible > 10
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "compact, awaited",
+        "compact, synchronous stream in threads",
+        "stream begun in one thread, read in another",
+        "structured answer",
+        "context chat",
+        "FunctionAgent with a retriever tool, streamed",
+        "workflow with a synthesizer",
+    ],
+)
+async def test_nothing_crosses_through_an_llm_of_our_own(
+    name, brain, sorting_portal, sights
+) -> None:
+    target = OpenAITarget(model="fake", base_url=brain.base_url)
+    llm = RagCacheLLM(cache=sorting_portal, target=target, tenant="acme", context_window=32_000)
+    await check(name, 20, brain, llm, sights)
+    sorting_portal.run(target.close())

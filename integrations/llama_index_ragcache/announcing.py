@@ -50,7 +50,7 @@ class Announcement:
         self._prompt = prompt
         self._callbacks = llm.callback_manager
         self._span_id = active_span_id.get()
-        payload = llm.to_payload()
+        payload = _payload_of(llm)
         self._tell(self._start(payload, kwargs))
         with self._callbacks.as_trace("chat"):
             self._event_id = self._callbacks.on_event_start(
@@ -101,6 +101,14 @@ class Announcement:
     def _tell(self, event: Any) -> None:
         event.span_id = self._span_id
         _dispatcher.event(event)
+
+
+def _payload_of(llm: Any) -> dict[str, Any]:
+    """Return what may be told of an LLM: never a key. Older cores have no word for it."""
+    if hasattr(llm, "to_payload"):
+        told: dict[str, Any] = llm.to_payload()
+        return told
+    return {"class_name": llm.class_name(), **llm.metadata.model_dump()}
 
 
 class Telling:

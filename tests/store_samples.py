@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ragcache.keys import Identity, content_hash, keys_of, raw_hash, scope_of
+from ragcache.protocols import Store
 from ragcache.types import (
     Document,
     Entry,
@@ -83,3 +84,16 @@ def entry(
         "vector": unit(1.0, 0.5),
     }
     return Entry(**{**made, **fields})
+
+
+async def stored(store: Store, asked: Request, **fields: Any) -> Entry:
+    """Store an answer to the request as the pipeline does; return the entry."""
+    made = entry(asked, **fields)
+    assert await store.put(made, await store.snapshot(made.scope, asked.documents)) == ""
+    return made
+
+
+async def served(store: Store, asked: Request, *, now: datetime = NOW) -> list[str]:
+    """Return the ids of what may be served under the request's keys."""
+    found = await store.find_exact(scope(asked), keys(asked), now=now)
+    return [c.entry.id for c in found if c.current and c.entry.expire_at > now]

@@ -80,6 +80,10 @@ class Isolation(RuleBasedStateMachine):
     def write_foreign(self, way: int, who: int, whose: int) -> None:
         self.do("write_foreign", way, who, whose)
 
+    @rule(way=WAY, who=WHO, whose=WHO)
+    def take_turns(self, way: int, who: int, whose: int) -> None:
+        self.do("take_turns", way, who, whose)
+
     @rule(who=WHO, whose=WHO)
     def lock(self, who: int, whose: int) -> None:
         self.world.lock(who, whose)

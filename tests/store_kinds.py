@@ -1,0 +1,40 @@
+"""The kinds of stores that the contract of `ragcache.protocols.Store` is tested on.
+
+Whoever writes a store adds a line to `KINDS`; `tests/integration/store/contract` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ragcache.protocols import Store
+from ragcache.store.postgres import PostgresStore
+
+#: Makes a store that is not open yet, over what all stores of one test share. Options: `quota`.
+Make = Callable[..., Store]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How stores of one kind are made, and whether they search by likeness."""
+
+    prepare: Callable[[pytest.FixtureRequest], Make]
+    has_vectors: bool
+
+
+def _postgres(asking: pytest.FixtureRequest) -> Make:
+    dsn = asking.getfixturevalue("postgres").app
+
+    def made(**options: Any) -> Store:
+        return PostgresStore(dsn, **{"pool_wait_s": 10.0, "lookup_timeout_s": 10.0, **options})
+
+    return made
+
+
+KINDS: Mapping[str, Kind] = {
+    "postgres": Kind(prepare=_postgres, has_vectors=True),
+}

@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from ragcache.errors import ConfigError, IsolationError, StoreUnavailableError
-from ragcache.protocols import Snapshot
 from ragcache.store import maintenance, purging, reports
 from ragcache.store.maintenance import Crowd, maintain, plan_indexes
 from ragcache.store.near import near_statement
@@ -22,19 +21,9 @@ from ragcache.store.reembedding import Space, reembed
 from ragcache.store.roles import Dsns
 from ragcache.store.vectors import VECTOR
 from ragcache.types import Document, TenantId
-from tests.store_samples import NOW, entry, keys, request, scope, unit
+from tests.store_samples import NOW, entry, request, scope, served, stored, unit
 
 pytestmark = pytest.mark.usefixtures("store")
-
-
-async def stored(store, asked, **fields):
-    made = entry(asked, **fields)
-    assert await store.put(made, await store.snapshot(made.scope, asked.documents)) == ""
-    return made
-
-
-async def served(store, asked, now=NOW):
-    return [c.entry.id for c in await store.find_exact(scope(asked), keys(asked), now=now)]
 
 
 def count(dsns: Dsns, tenant: str, table: str = "entry") -> int:
@@ -252,23 +241,6 @@ async def test_a_namespace_keeps_its_quota_by_least_recent_use(postgres, tenant,
     kept = [n for n, one in enumerate(asked) if await served(store, one)]
     assert kept == [0, *range(5, quota + 4)]
     await store.close()
-
-
-async def test_a_quota_of_none_stores_nothing(postgres, tenant):
-    store = PostgresStore(postgres.app, pool_wait_s=10, lookup_timeout_s=10, quota=0)
-    await store.open()
-    assert await store.put(entry(request(tenant)), Snapshot(epoch=0)) == "quota"
-    await store.close()
-
-
-async def test_another_tenants_flood_takes_no_place_and_no_neighbour(store, postgres, tenant):
-    asked = request(tenant, question="mine")
-    made = await stored(store, asked, vector=unit(1.0, 0.2))
-    other = TenantId(f"{tenant}-flood")
-    for n in range(60):
-        await stored(store, request(other, question=f"q{n}"), vector=unit(1.0, 0.19))
-    (found,) = await store.find_similar(made.scope, unit(1.0, 0.19), embedder="E", now=NOW, limit=5)
-    assert found.entry.id == made.id
 
 
 async def test_reembedding_makes_old_entries_servable_again_and_can_be_stopped(

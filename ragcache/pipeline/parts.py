@@ -17,6 +17,7 @@ import numpy as np
 from ..budget import Bounded, Breaker, BreakerOpenError
 from ..errors import IsolationError, StoreUnavailableError
 from ..events import Degraded, Event, Hooks
+from ..keys import fold
 from ..protocols import Embedder, Store
 from ..types import Embedding, Miss
 from .asking import Asking, Budgets
@@ -80,11 +81,14 @@ class Parts:
         return await self._passed_by(asking, bounded, part="store")
 
     async def embedded(self, asking: Asking, text: str) -> Embedding | Miss:
-        """Await the embedding of a text within its budget."""
+        """Await the embedding of a text within its budget.
+
+        The text is folded first, as a reading of it is: token vectors belong to its spelling.
+        """
         if self.embedder is None:
             return Miss(reason="no_embedder")
         bounded = self._bounded.run(
-            _embeddings(self.embedder, text),
+            _embeddings(self.embedder, fold(text)),
             seconds=self.budgets.embed_s,
             breaker=self._embed_breaker,
         )

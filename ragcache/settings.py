@@ -108,7 +108,8 @@ class TelemetrySettings(_Section):
     otherwise here. `record` keeps the latest requests in the Postgres store, for `ragcache stats`,
     `report` and `why`: figures and reasons, and what was asked and answered only with `contents`.
     `tenant_label` is for few tenants. `prices` holds, for a model, `input` and `output` (where it
-    has them also `read`, `write`, `write_1h`) in US dollars for a million tokens.
+    has them also `read`, `write`, `write_1h`) in US dollars for a million tokens; `prices_file`
+    holds them in the form of `ragcache/providers/*.toml`, in whose place it stands.
     """
 
     prometheus: bool | None = None
@@ -118,6 +119,7 @@ class TelemetrySettings(_Section):
     contents: bool = False
     tenant_label: bool = False
     prices: dict[str, dict[str, float]] = Field(default_factory=dict)
+    prices_file: Path | None = None
 
 
 class Settings(BaseSettings):

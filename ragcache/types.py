@@ -388,6 +388,22 @@ class Usage:
             return None
         return self.input_tokens - self.cached_tokens
 
+    @property
+    def fresh_tokens(self) -> int | None:
+        """Input tokens neither read from nor written to the provider's cache.
+
+        Where a provider bills no writes it does not tell them: they count as fresh then.
+        """
+        computed = self.computed_tokens
+        return None if computed is None else computed - (self.cache_write_tokens or 0)
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input and output together."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
 
 #: Nothing is known about the usage.
 UNKNOWN_USAGE = Usage()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import ConfigError
@@ -51,6 +52,26 @@ def find_price(provider: str, model: str) -> Price | None:
     return _first(all_prices(), provider, model)
 
 
+def prices_in(path: Path) -> tuple[Price, ...]:
+    """Return the prices of a file of the operator's own, in the form of those that are shipped.
+
+    One file may hold several providers: an entry may name its own.
+
+    Raises:
+        ConfigError: The file cannot be read, or a field is missing, unknown or no number.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"price file {path} cannot be read: {error.strerror}") from error
+    return parse(text, name=str(path))[1]
+
+
+def price_in(prices: Sequence[Price], provider: str, model: str) -> Price | None:
+    """Return the first price of a model among these."""
+    return _first(prices, provider, model)
+
+
 def _first(entries: Sequence[T], provider: str, model: str) -> T | None:
     wanted = provider.lower()
     plain = model.lower().removeprefix(f"{wanted}/")
@@ -67,7 +88,9 @@ def parse(text: str, *, name: str = "rules") -> tuple[tuple[CacheRules, ...], tu
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is not valid TOML: {error}") from error
-    provider = _required(data, "provider", name)
+    provider = data.get("provider", "")
+    if not (data.get("rules") or data.get("prices")):
+        _required(data, "provider", name)
     rules = [_rules(entry, provider, name) for entry in data.get("rules", ())]
     prices = [_price(entry, provider, data, name) for entry in data.get("prices", ())]
     return tuple(rules), tuple(prices)
@@ -81,18 +104,21 @@ def _rules(entry: Mapping[str, Any], provider: str, name: str) -> CacheRules:
     values["checked"] = _dated(entry, name)
     for field in ("name", "match", "read", "source"):
         _required(entry, field, name)
-    return CacheRules(provider=provider, **values)
+    return CacheRules(**{"provider": _required({"provider": provider}, "provider", name), **values})
 
 
 def _price(entry: Mapping[str, Any], provider: str, file: Mapping[str, Any], name: str) -> Price:
     _known(entry, _PRICE_FIELDS, name)
     shared = {"source": file.get("prices_source"), "checked": file.get("prices_checked")}
-    values = {**shared, **entry}
+    values = {"provider": provider, **shared, **entry}
     values["models"] = tuple(_required(entry, "models", name))
     values["checked"] = _dated(values, name)
-    for field in ("input", "output", "source"):
+    for field in ("provider", "input", "output", "source"):
         _required(values, field, name)
-    return Price(provider=provider, **values)
+    for field in ("input", "output", "read", "write", "write_1h"):
+        if not isinstance(values.get(field, 0.0), int | float):
+            raise ConfigError(f"{name}: {field!r} of {values['models'][0]!r} is no number")
+    return Price(**values)
 
 
 def _required(entry: Mapping[str, Any], field: str, name: str) -> Any:

@@ -25,7 +25,7 @@ def subscribe(hooks: Hooks, settings: TelemetrySettings, *, app_dsn: str = "") -
     Raises:
         ConfigError: A package is missing that was asked for, or a price is wrong.
     """
-    prices = savings.prices_of(settings.prices)
+    prices = savings.prices_of(settings.prices, file=settings.prices_file)
     if _wanted(settings.prometheus, "prometheus_client", "prometheus"):
         from .prometheus import PrometheusHook
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
 from ..layout.rules import Price
-from ..providers.loader import find_price
+from ..providers.loader import all_prices, price_in, prices_in
 from ..providers.money import cost_usd
 from ..types import Usage
 
@@ -69,21 +70,26 @@ def _without_cache(usage: Usage) -> Usage:
 # --- prices ------------------------------------------------------------------------------------
 
 
-def prices_of(own: Mapping[str, Mapping[str, Any]] | None = None) -> PriceOf:
+def prices_of(
+    own: Mapping[str, Mapping[str, Any]] | None = None, *, file: Path | None = None
+) -> PriceOf:
     """Return what finds prices: the operator's own, by model name, before the shipped ones.
 
     Args:
         own: For a model `input` and `output`, where it has them `read`, `write`, `write_1h`, all
             in US dollars for a million tokens.
+        file: Prices in the form of the shipped ones, in whose place they stand: a model that the
+            file does not list has no price.
 
     Raises:
         ConfigError: A price is incomplete or has an unknown field.
     """
     known = {model.lower(): _own_price(model, fields) for model, fields in (own or {}).items()}
+    listed = all_prices() if file is None else prices_in(file)
 
     @lru_cache(maxsize=256)
     def price(provider: str, model: str) -> Price | None:
-        return known.get(model.lower()) or find_price(provider, model)
+        return known.get(model.lower()) or price_in(listed, provider, model)
 
     return price
 

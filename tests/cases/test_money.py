@@ -13,7 +13,7 @@ from llama_index_ragcache.replies import _usage
 from ragcache.events import Hooks, Judged
 from ragcache.store import traffic
 from ragcache.store.traffic import TrafficWriter
-from ragcache.targets.usage import openai_usage
+from ragcache.targets.usage import anthropic_usage, openai_usage
 from ragcache.telemetry import figures, savings
 from ragcache.telemetry.prometheus import PrometheusHook
 from ragcache.telemetry.recorder import Recorder
@@ -51,6 +51,7 @@ N_NORMALISED = UsageMetadata(
     ("model", "usage", "cost", "uncached", "saved", "hit_rate"),
     [
         ("o", openai_usage(OPENAI), 0.007856, 0.014000, 0.006144, 0.682667),
+        ("n", anthropic_usage(ANTHROPIC), 0.008910, 0.021750, 0.012840, 0.833333),
         ("n", _usage({"usage": ANTHROPIC}), 0.008910, 0.021750, 0.012840, 0.833333),
         ("n", usage_of(N_NORMALISED), 0.008910, 0.021750, 0.012840, 0.833333),
     ],

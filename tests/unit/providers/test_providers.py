@@ -8,6 +8,7 @@ import pytest
 
 from ragcache.errors import ConfigError
 from ragcache.providers import all_prices, all_rules, cost_usd, find_price, find_rules, parse
+from ragcache.telemetry.savings import prices_of
 from ragcache.types import Usage
 
 
@@ -110,3 +111,49 @@ def test_a_file_is_read_as_it_is_written():
 def test_a_file_with_a_fault_is_refused_by_name(text, message):
     with pytest.raises(ConfigError, match=message):
         parse(text, name="x.toml")
+
+
+OWN_PRICES = """
+prices_source = "our contract"
+prices_checked = 2026-11-29
+[[prices]]
+provider = "openai"
+models = ["gpt-4o"]
+input = 1.0
+output = 2.0
+[[prices]]
+provider = "vllm"
+models = ["qwen*"]
+input = 0.05
+output = 0.2
+"""
+
+
+def test_a_file_of_the_operators_own_stands_in_place_of_the_shipped_prices(tmp_path):
+    file = tmp_path / "prices.toml"
+    file.write_text(OWN_PRICES)
+    price = prices_of(file=file)
+    assert price("openai", "gpt-4o").input == 1.0
+    assert price("vllm", "qwen3-8b").output == 0.2
+    assert price("anthropic", "claude-sonnet-4-5") is None
+    assert prices_of()("anthropic", "claude-sonnet-4-5").input == 3.0
+    assert prices_of({"gpt-4o": {"input": 7, "output": 8}}, file=file)("", "gpt-4o").input == 7.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (OWN_PRICES.replace('provider = "vllm"', ""), "'provider' is missing"),
+        (
+            OWN_PRICES.replace("input = 0.05", 'input = "cheap"'),
+            "'input' of 'qwen\\*' is no number",
+        ),
+    ],
+)
+def test_a_price_file_with_a_fault_is_refused_by_name(tmp_path, text, message):
+    file = tmp_path / "prices.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        prices_of(file=file)
+    with pytest.raises(ConfigError, match=r"absent\.toml cannot be read"):
+        prices_of(file=tmp_path / "absent.toml")

@@ -78,11 +78,22 @@ class TargetError(RagCacheError):
         message: What happened and what to do.
         status: HTTP status of the target, where it gave one.
         body: The target's own error body, passed through unchanged.
+        kind: The target's own word for it, such as "rate_limit_error"; "timeout" and "connection"
+            where it could give none.
+        retry_after_s: How long the target asks to wait, where it does.
     """
 
     def __init__(
-        self, message: str | None = None, *, status: int | None = None, body: object = None
+        self,
+        message: str | None = None,
+        *,
+        status: int | None = None,
+        body: object = None,
+        kind: str = "",
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.body = body
+        self.kind = kind
+        self.retry_after_s = retry_after_s

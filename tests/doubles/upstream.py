@@ -18,34 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-#: Fields of the Chat Completions schema; a strict host answers 400 on any other.
-KNOWN_FIELDS = frozenset(
-    [
-        "model",
-        "messages",
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "max_completion_tokens",
-        "stop",
-        "seed",
-        "n",
-        "logit_bias",
-        "logprobs",
-        "top_logprobs",
-        "presence_penalty",
-        "frequency_penalty",
-        "response_format",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "stream",
-        "stream_options",
-        "user",
-        "reasoning_effort",
-        "metadata",
-    ]
-)
+from .strict import KNOWN_FIELDS, deepseek_fault, host_fault, openai_fault
 
 
 @dataclass
@@ -71,7 +44,12 @@ class Reply:
     piece_delay_s: float = 0.0
     break_after: int | None = None  # cut the connection after so many pieces
     without_end: bool = False  # end the stream without a finish reason
+    headers: dict[str, str] = field(default_factory=dict)  # of an error
+    error_inside: dict[str, Any] | None = None  # the stream ends with this error
 
+
+#: OpenAI's own roles: most of the suite speaks to it as a host that takes any.
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 Script = Callable[[dict[str, Any]], Reply]
 
@@ -94,16 +72,20 @@ class Upstream:
         left = list(replies)
         self.script = lambda body: left.pop(0) if len(left) > 1 else left[0]
 
+    def fault(self, body: dict[str, Any]) -> str:
+        """Return what this host refuses in a body, "" where it accepts it."""
+        return host_fault(body, fields=self.allowed, roles=ROLES)
+
     async def chat(self, request: Request) -> Response:
         body = json.loads(await request.body())
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
-        if unknown := set(body) - self.allowed:
-            return _error(400, f"unknown fields: {sorted(unknown)}")
+        if fault := self.fault(body):
+            return _error(400, fault)
         reply = self.script(body)
         await asyncio.sleep(reply.delay_s)
         if reply.status != 200:
-            return _error(reply.status, "scripted", reply.error)
+            return _error(reply.status, "scripted", reply.error, reply.headers)
         if reply.error is not None:
             return JSONResponse({"error": reply.error})
         if body.get("stream"):
@@ -118,6 +100,9 @@ class Upstream:
                     raise ConnectionResetError("scripted cut")
                 yield _event({"content": piece} | ({"role": "assistant"} if not at else {}))
                 await asyncio.sleep(reply.piece_delay_s)
+            if reply.error_inside is not None:
+                yield f"data: {json.dumps({'error': reply.error_inside})}\n\n".encode()
+                return
             if not reply.without_end:
                 yield _event({}, finish=reply.finish_reason)
                 yield _event(None, usage=reply.usage)
@@ -130,9 +115,34 @@ class Upstream:
         return JSONResponse({"object": "list", "data": [{"id": "fake", "object": "model"}]})
 
 
-def _error(status: int, message: str, error: dict[str, Any] | None = None) -> Response:
+class StrictOpenAI(Upstream):
+    """Refuses what OpenAI refuses."""
+
+    def fault(self, body: dict[str, Any]) -> str:
+        return openai_fault(body)
+
+
+class StrictDeepSeek(Upstream):
+    """Refuses what DeepSeek refuses, and counts as DeepSeek does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
+        usage |= {"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36}
+        self.answer(Reply(usage=usage))
+
+    def fault(self, body: dict[str, Any]) -> str:
+        return deepseek_fault(body)
+
+
+def _error(
+    status: int,
+    message: str,
+    error: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
     body = error or {"message": message, "type": "scripted", "code": str(status)}
-    return JSONResponse({"error": body}, status_code=status)
+    return JSONResponse({"error": body}, status_code=status, headers=headers)
 
 
 def _whole(body: dict[str, Any], reply: Reply) -> dict[str, Any]:

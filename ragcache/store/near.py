@@ -12,7 +12,8 @@ import hashlib
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, LiteralString
 
 from psycopg import sql
 
@@ -32,14 +33,20 @@ def index_name(tenant: str, partition: str, embedder: str, dimensions: int, colu
     return f"entry_near_{hashlib.sha256(framed.encode()).hexdigest()[:32]}"
 
 
-def near_statement(dimensions: int, column: Column, *, exactly: bool) -> sql.Composed:
-    """Return the search for vectors of one length, by looking at each row or by an index."""
-    return sql.SQL(_SQL["find_near"]).format(
+@lru_cache(maxsize=64)
+def _near_statement(text: LiteralString, dimensions: int, column: Column, exactly: bool) -> bytes:  # noqa: FBT001 -- a key of the cache
+    composed = sql.SQL(text).format(
         column=sql.Identifier(column.name),
         type=sql.Identifier(column.type),
         dimensions=sql.Literal(dimensions),
         exactly=sql.SQL("+ 0") if exactly else sql.SQL(""),
     )
+    return composed.as_bytes(None)
+
+
+def near_statement(dimensions: int, column: Column, *, exactly: bool) -> bytes:
+    """Return the search for vectors of one length, by looking at each row or by an index."""
+    return _near_statement(_SQL["find_near"], dimensions, column, exactly)
 
 
 class Near:

@@ -39,7 +39,7 @@ from .rows import (
     storable,
     unstorable,
 )
-from .session import Connection, Pool, is_pooled, transaction
+from .session import Connection, PlanningConnection, Pool, is_pooled, transaction
 from .storing import Storing
 from .vectors import HALFVEC, VECTOR, Column, checked, column_for
 
@@ -102,6 +102,7 @@ class PostgresStore:
         self._locks = Locks(dsn, wait_s=lookup_timeout_s)
         self._pool: Pool = AsyncConnectionPool(
             dsn,
+            connection_class=PlanningConnection,
             open=False,
             min_size=1,
             max_size=pool_size,

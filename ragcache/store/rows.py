@@ -198,8 +198,10 @@ def exact_candidates(
 def near_candidates(
     rows: Iterable[Row], scope: Scope, near: Sequence[tuple[str, float]]
 ) -> list[Candidate]:
-    """Return the candidates of rows of `find_entries`, nearest first."""
-    entries = {row[0]: entry_of(row, scope) for row in rows}
+    """Return the candidates of rows of `find_entries` whose documents are what they were, nearest
+    first.
+    """
+    entries = {row[0]: entry_of(row, scope) for row in rows if row[-1]}
     return [
         Candidate(entry=entries[id_], similarity=1.0 - distance, current=True)
         for id_, distance in near

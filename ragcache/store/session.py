@@ -7,11 +7,13 @@ see no row at all.
 Plans: a statement is prepared only where it says `prepare=True`, and only on a connection of our
 own. Those are the ones whose plan is the same for every tenant (planning an exact lookup costs
 more than running it). A vector search is planned for the tenant at hand each time: a plan kept
-from a large tenant finds a third of a small one's answers.
+from a large tenant finds a third of a small one's answers. Kept plans are made anew once a minute:
+one that was made for an empty table reads the whole of a full one.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -29,6 +31,21 @@ _BEGIN = queries("session")
 Purpose = Literal["tenant", "indexed", "store"]
 Connection = AsyncConnection[tuple[Any, ...]]
 Pool = AsyncConnectionPool[Connection]
+_PLANS_KEPT_S = 60.0
+
+
+class PlanningConnection(AsyncConnection[tuple[Any, ...]]):
+    """A connection that knows how old its kept plans are."""
+
+    planned_until_s = 0.0
+
+    async def plan_anew(self) -> None:
+        """Let go of plans that are too old; nothing is kept where nothing is prepared."""
+        now_s = time.monotonic()
+        if self.prepare_threshold is None or now_s < self.planned_until_s:
+            return
+        self.planned_until_s = now_s + _PLANS_KEPT_S
+        await self.execute("DISCARD PLANS", prepare=False)
 
 
 @asynccontextmanager
@@ -50,8 +67,11 @@ async def transaction(
     """
     values = {"timeout_ms": str(max(1, int(timeout_s * 1000))), **settings}
     with translated():
-        async with pool.connection() as connection, inside(connection, tenant, purpose, values):
-            yield connection
+        async with pool.connection() as connection:
+            if isinstance(connection, PlanningConnection):
+                await connection.plan_anew()
+            async with inside(connection, tenant, purpose, values):
+                yield connection
 
 
 @asynccontextmanager

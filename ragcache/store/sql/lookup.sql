@@ -1,6 +1,9 @@
 -- name: find_exact
 -- Entries under either key, the exact key before the other, the newest first. A partition holds
 -- one namespace and one group of sharers. Expired ones are among them, so that a miss can say so.
+-- Each key is looked up by itself, and what is compared with each entry is asked for each entry:
+-- this plan is kept, also while the table grows, and must not be one of those that read a whole
+-- partition because there once were few rows in it; hence `|| ''`, for which there is no index.
 SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.reading, e.state,
        e.created_at, e.expire_at, e.version, e.model, e.embedder, e.kid, e.signature,
        (SELECT json_agg(json_build_array(l.names, l.content, l.raw, l.rank, l.cited, l.access)
@@ -10,15 +13,19 @@ SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.rea
        e.epoch = coalesce(
            (SELECT n.epoch FROM ragcache.namespace n
              WHERE n.tenant = %(tenant)s AND n.namespace = e.namespace), 0)
-       AND NOT EXISTS (
-           SELECT FROM ragcache.lineage_name l
-             LEFT JOIN ragcache.document d ON d.tenant = %(tenant)s AND d.name = l.name
+       AND 0 = (
+           SELECT count(*) FROM ragcache.lineage_name l
             WHERE l.tenant = %(tenant)s AND l.entry = e.id
-              AND l.number <> coalesce(d.number, 0)) AS current
-  FROM ragcache.entry e
- WHERE e.tenant = %(tenant)s
-   AND (e.exact_key = %(exact)s OR e.normal_key = %(normal)s)
-   AND e.partition = %(partition)s
+              AND l.number <> coalesce(
+                  (SELECT d.number FROM ragcache.document d
+                    WHERE d.tenant = %(tenant)s AND d.name = l.name), 0)) AS current
+  FROM (SELECT * FROM ragcache.entry e
+         WHERE e.tenant = %(tenant)s AND e.exact_key = %(exact)s
+         UNION ALL
+        SELECT * FROM ragcache.entry e
+         WHERE e.tenant = %(tenant)s AND e.normal_key = %(normal)s
+           AND e.exact_key <> %(exact)s) AS e
+ WHERE e.partition || '' = %(partition)s
    AND (e.state = 'live'
         OR e.state = 'quarantined' AND e.reason = '' AND e.principal = %(principal)s)
  ORDER BY e.exact_key = %(exact)s DESC, e.created_at DESC, e.id
@@ -52,21 +59,20 @@ SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
    AND c.relname LIKE 'entry\_near\_%%' ESCAPE '\'
 
 -- name: find_entries
--- Those of the given entries whose documents have not changed.
+-- The given entries, and whether the documents of each are what they were.
 SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.reading, e.state,
        e.created_at, e.expire_at, e.version, e.model, e.embedder, e.kid, e.signature,
        (SELECT json_agg(json_build_array(l.names, l.content, l.raw, l.rank, l.cited, l.access)
                         ORDER BY l.position)
           FROM ragcache.lineage l
          WHERE l.tenant = %(tenant)s AND l.entry = e.id) AS lineage,
-       true AS current
+       0 = (SELECT count(*) FROM ragcache.lineage_name l
+             WHERE l.tenant = %(tenant)s AND l.entry = e.id
+               AND l.number <> coalesce(
+                   (SELECT d.number FROM ragcache.document d
+                     WHERE d.tenant = %(tenant)s AND d.name = l.name), 0)) AS current
   FROM ragcache.entry e
  WHERE e.tenant = %(tenant)s AND e.id = ANY(%(ids)s::text[])
-   AND NOT EXISTS (
-           SELECT FROM ragcache.lineage_name l
-             LEFT JOIN ragcache.document d ON d.tenant = %(tenant)s AND d.name = l.name
-            WHERE l.tenant = %(tenant)s AND l.entry = e.id
-              AND l.number <> coalesce(d.number, 0))
 
 -- name: snapshot
 -- The epoch and the change numbers that an answer begun now depends on. No epoch where the

@@ -331,9 +331,7 @@ async def explain(store, made, vector):
     }
     async with store._reading(made.scope.tenant, purpose="indexed", ef_search="40") as c:
         statement = near_statement(vector.size, VECTOR, exactly=False)
-        rows = await (
-            await c.execute(b"EXPLAIN " + statement.as_bytes(c), values, prepare=False)
-        ).fetchall()
+        rows = await (await c.execute(b"EXPLAIN " + statement, values, prepare=False)).fetchall()
     return "\n".join(line for (line,) in rows)
 
 

@@ -75,9 +75,15 @@ def without_guard(monkeypatch):
     unlocked = {name: text.replace("FOR SHARE", "") for name, text in storing._SQL.items()}
     lookup = dict(postgres._LOOKUP)
     start = lookup["find_exact"].index("       e.epoch = coalesce(")
-    end = lookup["find_exact"].index("  FROM ragcache.entry e\n WHERE")
+    end = lookup["find_exact"].index("  FROM (SELECT * FROM ragcache.entry e")
     lookup["find_exact"] = (
         lookup["find_exact"][:start] + "       true AS current\n" + lookup["find_exact"][end:]
+    )
+    near = lookup["find_entries"]
+    lookup["find_entries"] = (
+        near[: near.index("       0 = (SELECT")]
+        + "       true AS current\n"
+        + near[near.index("  FROM ragcache.entry e\n WHERE") :]
     )
     monkeypatch.setattr(storing, "_SQL", MappingProxyType(unlocked))
     monkeypatch.setattr(postgres, "_LOOKUP", MappingProxyType(lookup))

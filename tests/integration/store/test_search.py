@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -14,9 +15,10 @@ from pgvector.psycopg import register_vector
 
 from ragcache.store.maintenance import maintain
 from ragcache.store.postgres import PostgresStore
+from ragcache.store.queries import queries
 from ragcache.store.roles import Dsns
-from ragcache.types import TenantId
-from tests.store_samples import NOW, entry, keys, request, scope
+from ragcache.types import Document, TenantId
+from tests.store_samples import NOW, entry, keys, request, scope, stored
 
 DIMENSIONS = 384
 
@@ -162,6 +164,41 @@ async def test_search_is_as_good_as_looking_at_every_row(fresh_database: Dsns):
     assert await recall(store, "large", large, 100) >= 0.99
     await store.close()  # the server counts what a connection did when it ends
     assert walks(fresh_database) >= 50, "the graph was not walked"
+
+
+def kept_plan(dsns: Dsns, name: str) -> str:
+    """Return the plan that a connection keeps of a statement of a lookup, for whatever values."""
+    numbers: dict[str, int] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        return f"${numbers.setdefault(found[1], len(numbers) + 1)}"
+
+    text = re.sub(r"%\((\w+)\)[sb]", numbered, queries("lookup")[name])
+    with psycopg.connect(dsns.app) as connection:
+        rows = connection.execute(b"EXPLAIN (GENERIC_PLAN) " + text.encode()).fetchall()
+    return "\n".join(line for (line,) in rows)
+
+
+async def test_a_plan_kept_from_when_there_was_little_reads_no_whole_partition(
+    fresh_database: Dsns,
+):
+    """While tables are small it costs little to read a tenant's rows; later it costs all."""
+    store = PostgresStore(fresh_database.app, pool_wait_s=10, lookup_timeout_s=10)
+    await store.open()
+    for tenant in ("a", "b", "c"):
+        for n in range(4):
+            documents = (Document(text=f"d{n}", source=f"s{n}"), Document(text="all", source="s"))
+            await stored(store, request(TenantId(tenant), question=f"q{n}", documents=documents))
+    await store.close()
+    with psycopg.connect(fresh_database.admin, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+    exact, entries = (kept_plan(fresh_database, name) for name in ("find_exact", "find_entries"))
+    for plan in (exact, entries):
+        assert re.search(r"lineage_name l_?\d?\b.*\n.*Cond: .*\(entry = ", plan), plan
+        assert re.search(r"document d\b.*\n.*Cond: .*\(name = l_?\d?.name\)", plan), plan
+    assert re.search(r"entry e_1\b.*\n.*Cond: .*\(exact_key = ", exact), exact
+    assert re.search(r"entry e_2\b.*\n.*Cond: .*\(normal_key = ", exact), exact
+    assert re.search(r"entry e\b.*\n.*Cond: .*\(id = ANY", entries), entries
 
 
 @pytest.mark.timeout(300)

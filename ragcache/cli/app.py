@@ -19,6 +19,7 @@ from .console import complain
 _VERBS = (
     "demo",
     "database",
+    "batching",
     "health",
     "traffic",
     "report",
@@ -26,6 +27,7 @@ _VERBS = (
     "judging",
     "calibrating",
     "linting",
+    "bench",
 )
 #: Packages that an extra brings, for the message where one is missing.
 _EXTRAS = {

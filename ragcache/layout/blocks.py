@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..keys import normal_text
@@ -18,6 +19,9 @@ _TAG = "document"
 _PLAIN = re.compile(r"[\w./:#?&=%+-]*")
 #: Digits that SHA-256 always gives.
 _MOST_DIGITS = 70
+#: How many texts are kept in mind, and how long one may be.
+_KNOWN_TEXTS = 2048
+_KNOWN_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,13 @@ class _Draft:
     @property
     def digits(self) -> str:
         """A long decimal number without a leading zero, of which a label is the start."""
-        number = int(self.identity, 16)
-        return f"{number % 9 + 1}{number // 9}"
+        return _digits(self.identity)
+
+
+@lru_cache(maxsize=_KNOWN_TEXTS)
+def _digits(identity: str) -> str:
+    number = int(identity, 16)
+    return f"{number % 9 + 1}{number // 9}"
 
 
 def make_blocks(
@@ -57,11 +66,28 @@ def make_blocks(
 
 def body_of(document: Document, policy: LayoutPolicy) -> str:
     """Return the text of a document as it is printed."""
-    return normal_text(document.text) if policy.normalise_newlines else document.text
+    if not policy.normalise_newlines:
+        return document.text
+    known = _known_text if len(document.text) <= _KNOWN_CHARACTERS else normal_text
+    return known(document.text)
 
 
 def identity_of(source: str, text: str) -> str:
     """Return the hash of source and printed text that label and block hash come from."""
+    known = _known_identity if len(text) <= _KNOWN_CHARACTERS else _identity
+    return known(source, text)
+
+
+# The same documents come again and again: what is known of a text is kept, of short ones only.
+_known_text = lru_cache(maxsize=_KNOWN_TEXTS)(normal_text)
+
+
+@lru_cache(maxsize=_KNOWN_TEXTS)
+def _known_identity(source: str, text: str) -> str:
+    return _identity(source, text)
+
+
+def _identity(source: str, text: str) -> str:
     name = source.encode("utf-8", "surrogatepass")
     framed = b"ragcache/block/1:%d:%b" % (len(name), name)
     return hashlib.sha256(framed + text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -24,6 +24,8 @@ from .wording import Wording
 _MISSING = 0.02
 #: Weight of full likeness of wording against one past request.
 _WORDING = 1.0
+#: With so many past requests that share a block, wording has nothing to add.
+_ENOUGH = 100
 #: Worth of a block that was sent but not written, where only what was written is found again.
 _UNWRITTEN = 0.1
 
@@ -183,33 +185,28 @@ def tail(
 def _votes(
     items: Sequence[Item], known: Knowledge
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return who votes: past requests, and groups of blocks that are worded alike."""
+    """Return who votes: past requests, and while they are few, groups of blocks worded alike."""
     held = known.statistics.shared([item.key for item in items])
-    if known.wording is None:
-        return held, np.ones(held.shape[1])
+    requests = held.shape[1]
+    if known.wording is None or requests >= _ENOUGH:
+        return held, np.ones(requests)
     alike = known.wording.similarities([(item.key, item.text) for item in items])
     groups, strength = _groups(alike)
-    members = np.zeros((len(items), len(groups)))
-    members[
-        [at for group in groups for at in group],
-        [column for column, group in enumerate(groups) for _ in group],
-    ] = 1.0
-    votes = np.concatenate([np.ones(held.shape[1]), strength])
-    return np.concatenate([held, members], axis=1), votes
+    votes = np.concatenate([np.ones(requests), _WORDING * strength])
+    return np.concatenate([held, groups], axis=1), votes
 
 
-def _groups(alike: Sequence[Sequence[float]]) -> tuple[list[list[int]], list[float]]:
-    """Return each block with its 1, 2, ... nearest ones, as far as half of the request."""
-    groups: list[list[int]] = []
-    strength: list[float] = []
+def _groups(
+    alike: NDArray[np.float32],
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Return each block with its 1, 2, ... nearest ones, as far as half of the request.
+
+    One column a group, and the likeness of its farthest member.
+    """
     most = max(1, len(alike) // 2 - 1)
-    for at, similar in enumerate(alike):
-        nearest = sorted(range(len(similar)), key=similar.__getitem__, reverse=True)
-        group = [at]
-        for other in nearest[:most]:
-            if not similar[other]:
-                break
-            group = [*group, other]
-            groups.append(group)
-            strength.append(_WORDING * similar[other])
-    return groups, strength
+    nearest = np.argsort(-alike, axis=1, kind="stable")[:, :most]
+    strength = np.take_along_axis(alike, nearest, axis=1)
+    one = np.eye(len(alike))
+    members = one[:, None, :] + np.cumsum(one[nearest], axis=1)
+    worded = strength > 0
+    return members[worded].T, strength[worded]

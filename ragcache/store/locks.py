@@ -8,33 +8,23 @@ because the server is away, the caller goes ahead: a second upstream call is bet
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 
 import psycopg
 
 from ..errors import StoreUnavailableError
-from ..keys import encode
 from ..types import Scope
 from .errors import translated
 from .session import Connection, is_pooled
+from .turns import Turns, turn_digest
 
 
 def lock_number(scope: Scope, key: str) -> int:
-    """Return the number of a lock: from the whole scope and the key, framed.
-
-    Locks are not covered by row-level security: two tenants, or two principals with private
-    entries, must never wait for each other's call.
-    """
-    framed = encode(
-        ["ragcache/lock/1", scope.tenant, scope.group, scope.namespace, scope.partition, key]
-    )
-    return int.from_bytes(hashlib.sha256(framed).digest()[:8], "big", signed=True)
+    """Return the number of a lock: locks are not covered by row-level security."""
+    return int.from_bytes(turn_digest(scope, key)[:8], "big", signed=True)
 
 
-class Locks:
+class Locks(Turns):
     """The locks this process holds in one database.
 
     Args:
@@ -44,73 +34,45 @@ class Locks:
     """
 
     def __init__(self, dsn: str, *, wait_s: float = 0.05, retry_s: float = 1.0) -> None:
+        super().__init__(wait_s=wait_s)
         self._dsn = dsn
-        self._wait_s = wait_s
         self._retry_s = retry_s
         self._held: set[int] = set()
         self._connection: Connection | None = None
         self._busy = asyncio.Lock()
         self._away_until = 0.0
-        self._tasks: set[asyncio.Task[bool]] = set()
-
-    @asynccontextmanager
-    async def alone(self, scope: Scope, key: str) -> AsyncIterator[bool]:
-        """Hold the lock of this key, if nobody has it; yields whether the caller may go ahead.
-
-        Yields True as well where the server cannot be asked in time.
-        """
-        number = lock_number(scope, key)
-        taking = self._spawn(self._take(number))
-        try:
-            done, _ = await asyncio.wait({taking}, timeout=self._wait_s)
-            yield taking.result() if done else True
-        finally:
-            # In a task of its own: a caller who is cancelled here leaves no lock behind.
-            giving = self._spawn(self._give(number, taking))
-            if taking.done():
-                await asyncio.shield(giving)
 
     async def close(self) -> None:
         """Let go of everything."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().close()
         if self._connection is not None:
             await self._connection.close()
         self._connection = None
         self._held.clear()
 
-    def _spawn(self, work: Coroutine[None, None, bool]) -> asyncio.Task[bool]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _take(self, number: int) -> bool:
-        """Return whether the caller may go ahead; what is held is in `_held`."""
+    async def _take(self, scope: Scope, key: str) -> bool | None:
+        number = lock_number(scope, key)
         async with self._busy:
             if number in self._held:  # locks of one session do not exclude each other
                 return False
             try:
                 taken = await self._ask(b"SELECT pg_try_advisory_lock(%s)", number)
             except StoreUnavailableError:
-                return True
+                return None
             if taken:
                 self._held.add(number)
             return taken
 
-    async def _give(self, number: int, taking: asyncio.Task[bool]) -> bool:
-        """Let go of what `taking` got, however late it got it."""
-        if not await taking:
-            return False
+    async def _give(self, scope: Scope, key: str) -> None:
+        number = lock_number(scope, key)
         async with self._busy:
             if number not in self._held:
-                return False
+                return  # the server let go of it together with a connection
             self._held.discard(number)
             try:
-                return await self._ask(b"SELECT pg_advisory_unlock(%s)", number)
+                await self._ask(b"SELECT pg_advisory_unlock(%s)", number)
             except StoreUnavailableError:
-                return False  # the server let go of it together with the connection
+                return
 
     async def _ask(self, statement: bytes, number: int) -> bool:
         if time.monotonic() < self._away_until:

@@ -7,9 +7,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from hashlib import sha256
 
-import psycopg
-
-from .errors import translated
 from .rows import storable
 
 
@@ -27,15 +24,16 @@ class Notice:
 
     def concerns(self, tenant: str) -> bool:
         """Return whether it is about this tenant."""
-        return self.digest == _digest(tenant)
+        return self.digest == digest_of(tenant)
 
 
 def notice(kind: str, tenant: str) -> str:
     """Return the payload that tells other processes: a digest of the tenant, not its name."""
-    return json.dumps({"kind": kind, "tenant": _digest(tenant)})
+    return json.dumps({"kind": kind, "tenant": digest_of(tenant)})
 
 
-def _digest(tenant: str) -> str:
+def digest_of(tenant: str) -> str:
+    """Return the SHA-256 of a tenant's name in hex, by which others are told of it."""
     return sha256(storable(tenant).encode()).hexdigest()
 
 
@@ -48,6 +46,10 @@ async def notices(dsn: str) -> AsyncIterator[Notice]:
     Raises:
         StoreUnavailableError: The connection was lost.
     """
+    import psycopg
+
+    from .errors import translated
+
     with translated():
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
             await connection.execute("LISTEN ragcache")

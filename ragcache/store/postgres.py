@@ -41,7 +41,7 @@ from .rows import (
 )
 from .session import Connection, PlanningConnection, Pool, is_pooled, transaction
 from .storing import Storing
-from .vectors import HALFVEC, VECTOR, Column, checked, column_for
+from .vectors import HALFVEC, VECTOR, Column, Lengths, column_for
 
 _LOOKUP, _STORING = queries("lookup"), queries("storing")
 _STATE = queries("state")
@@ -92,8 +92,7 @@ class PostgresStore:
         self._lookup_timeout_s = lookup_timeout_s
         self._write_timeout_s = write_timeout_s
         self._halfvec = halfvec
-        self._dimensions: dict[str, int] = {}
-        self._fixed_dimensions = dimensions
+        self._lengths = Lengths(dimensions)
         self._storing = Storing(quota)
         self._near = Near()
         self._vector_type: TypeInfo | None = None
@@ -188,7 +187,7 @@ class PostgresStore:
         Raises:
             VectorError: The vector is NaN, zero or of another length than this embedder's.
         """
-        sound = self._checked_vector(vector, embedder)
+        sound = self._lengths.checked(vector, embedder)
         reach = limit + _OVERREACH
         values = {
             **scope_values(scope),
@@ -239,12 +238,6 @@ class PostgresStore:
         async with transaction(self._pool, tenant, **options) as connection:
             yield connection
 
-    def _checked_vector(self, vector: Vector, embedder: str) -> Vector:
-        known = self._fixed_dimensions or self._dimensions.get(embedder)
-        values = checked(vector, known)
-        self._dimensions.setdefault(embedder, values.size)
-        return values
-
     # --- writing -----------------------------------------------------------------------------
 
     async def put(self, entry: Entry, snapshot: Snapshot) -> str:
@@ -267,7 +260,7 @@ class PostgresStore:
             return await self._storing.put(connection, entry, snapshot, vectors)
 
     def _vector_values(self, vector: Vector, embedder: str) -> dict[str, Vector]:
-        sound = self._checked_vector(vector, embedder)
+        sound = self._lengths.checked(vector, embedder)
         column: Column = column_for(sound.size, halfvec=self._halfvec)
         return {{VECTOR: "vector", HALFVEC: "half"}[column]: sound}
 

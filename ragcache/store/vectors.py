@@ -73,3 +73,21 @@ def checked(vector: Vector, dimensions: int | None) -> Vector:
         return values
     # Squares of very small or large values leave float32, in which Postgres adds them up.
     return (values.astype(np.float64) / length).astype(np.float32)
+
+
+class Lengths:
+    """Remembers how long each embedder's vectors are, and refuses others.
+
+    Args:
+        fixed: The length of all, where it is known beforehand.
+    """
+
+    def __init__(self, fixed: int | None = None) -> None:
+        self._fixed = fixed
+        self._known: dict[str, int] = {}
+
+    def checked(self, vector: Vector, embedder: str) -> Vector:
+        """Return the vector as `checked` does, of the length that this embedder's have."""
+        values = checked(vector, self._fixed or self._known.get(embedder))
+        self._known.setdefault(embedder, values.size)
+        return values

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from ragcache.errors import IsolationError
-from ragcache.store import locks, near, postgres, session
+from ragcache.store import near, postgres, session, turns
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import APP, OWNER, Dsns
 from tests.isolation_world import World, hunt
@@ -195,7 +195,7 @@ async def test_a_lock_without_its_scope_is_found(fresh_database: Dsns, monkeypat
 
 
 async def test_names_joined_without_framing_are_found(fresh_database: Dsns, monkeypatch):
-    monkeypatch.setattr(locks, "encode", lambda parts: ":".join(parts).encode())
+    monkeypatch.setattr(turns, "encode", lambda parts: ":".join(parts).encode())
     assert "principals share a lock" in str(await look(fresh_database, fresh_database.app))
 
 

@@ -444,7 +444,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """A model's answer. `raw` is the target's own object, handed through to an adapter."""
+    """A model's answer. `raw` is the target's own object, handed through to an adapter.
+
+    `predicted_tokens` is what the target's engine was known to hold of the prompt just before, by
+    its own events; None where nobody knows.
+    """
 
     text: str
     finish_reason: str | None
@@ -454,6 +458,7 @@ class Completion:
     model: str = ""
     id: str = ""
     raw: Any = None
+    predicted_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,12 @@ def pause_before_retry(error: BaseException, *, longest_s: float) -> bool | floa
     return asked_s if 0 < asked_s <= longest_s else asked_s == 0
 
 
+def is_repeatable(error: TargetError) -> bool:
+    """Return whether another server may be asked what this one could not answer."""
+    cause = error.__cause__
+    return cause is not None and pause_before_retry(cause, longest_s=float("inf")) is not False
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return how long a server asks to wait, in seconds (RFC 9110, 10.2.3), None where it is
     silent.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import stamina
@@ -79,7 +79,7 @@ class OpenAITarget:
             reply = await self._asked(call)
         return completion_of(reply.model_dump(mode="json"))
 
-    async def stream(self, call: Call) -> AsyncIterator[Chunk]:
+    async def stream(self, call: Call) -> AsyncGenerator[Chunk, None]:
         """Yield the answer in pieces; the last one carries the completion. Raises as `complete`.
 
         Whoever stops early closes the connection, and the server stops computing.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -16,6 +18,7 @@ from .events import Hooks
 from .layout import LayoutPolicy
 from .lookup import LookupPolicy
 from .pipeline import Budgets, Pipeline, Policies
+from .pipeline.asking import utc_now
 from .portal import Portal
 from .protocols import Embedder, Store, Target
 from .settings import EmbeddingSettings, Settings, StoreSettings, TelemetrySettings
@@ -39,6 +42,8 @@ class RagCache(Pipeline):
     _telemetry: TelemetrySettings | None = None
     _app_dsn = ""
     _recorder: Recorder | None = None
+    _maintenance: Callable[[], Coroutine[Any, Any, None]] | None = None
+    _maintaining: asyncio.Task[None] | None = None
 
     @classmethod
     def open(
@@ -69,16 +74,22 @@ class RagCache(Pipeline):
         )
         cache._server = parts.server
         cache._telemetry, cache._app_dsn = settings.telemetry, parts.app_dsn
+        cache._maintenance = _maintenance(settings.store, parts.ops_dsn)
         return cache
 
     async def start(self) -> None:
-        """Subscribe telemetry and open the store."""
+        """Subscribe telemetry, open the store, maintain it in the background."""
         if self._telemetry is not None:
             self._recorder = subscribe(self.hooks, self._telemetry, app_dsn=self._app_dsn)
         await super().start()
+        if self._maintenance is not None:
+            self._maintaining = asyncio.create_task(self._maintenance())
 
     async def close(self) -> None:
         """Finish what is under way, give everything back, stop an embedded Postgres."""
+        if self._maintaining is not None:
+            self._maintaining.cancel()
+            await asyncio.wait({self._maintaining})
         await super().close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
@@ -104,6 +115,7 @@ class _Stored:
     home: Path | None = None
     server: EmbeddedPostgres | None = None
     app_dsn: str = ""
+    ops_dsn: str = ""
 
 
 def _target(settings: Settings) -> Target | None:
@@ -133,14 +145,35 @@ def _store(settings: StoreSettings) -> _Stored:
         raise ConfigError(
             f"the Postgres store needs {error.name}: pip install 'ragcache-middleware[postgres]'"
         ) from error
-    dsn = settings.dsn.get_secret_value()
-    if dsn:
-        store = PostgresStore(dsn, pool_size=settings.pool_size)
-        return _Stored(store=store, home=settings.home, app_dsn=dsn)
-    ensured = ensure(settings.home)
-    store = PostgresStore(ensured.dsns.app, pool_size=settings.pool_size)
+    ensured = None if settings.dsn.get_secret_value() else ensure(settings.home)
+    app = ensured.dsns.app if ensured else settings.dsn.get_secret_value()
+    store = PostgresStore(
+        app, pool_size=settings.pool_size, quota=settings.quota, halfvec=settings.halfvec
+    )
     return _Stored(
-        store=store, home=ensured.server.home, server=ensured.server, app_dsn=ensured.dsns.app
+        store=store,
+        home=ensured.server.home if ensured else settings.home,
+        server=ensured.server if ensured else None,
+        app_dsn=app,
+        ops_dsn=ensured.dsns.ops if ensured else settings.ops_dsn.get_secret_value(),
+    )
+
+
+def _maintenance(
+    settings: StoreSettings, ops_dsn: str
+) -> Callable[[], Coroutine[Any, Any, None]] | None:
+    """Return what keeps the store maintained; None where nobody may, or nobody wants it."""
+    if not ops_dsn or not settings.maintain_every_s:
+        return None
+    from .store.maintenance import keep_maintained
+
+    return partial(
+        keep_maintained,
+        ops_dsn,
+        every_s=settings.maintain_every_s,
+        clock=utc_now,
+        quota=settings.quota,
+        index_at=settings.index_at,
     )
 
 

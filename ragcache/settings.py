@@ -56,7 +56,11 @@ class ModelSettings(_Section):
 class StoreSettings(_Section):
     """Where answers live. Without a DSN an embedded Postgres is started in `home`.
 
-    `dsn` is the app role's, which serves; `ops_dsn` the ops role's, for the command line.
+    `dsn` is the app role's, which serves; `ops_dsn` the ops role's, for the command line, and for
+    maintenance in the background every `maintain_every_s` seconds (0: never; an embedded Postgres
+    needs no DSN for it). `quota` is the most entries of a namespace of a tenant without its own;
+    `index_at` the vectors of a partition from which it gets an index; `halfvec` keeps vectors in
+    half precision.
     """
 
     kind: StoreName = "postgres"
@@ -64,6 +68,10 @@ class StoreSettings(_Section):
     ops_dsn: SecretStr = SecretStr("")
     home: Path | None = None
     pool_size: int = Field(default=8, ge=1)
+    quota: int = Field(default=100_000, ge=0)
+    halfvec: bool = False
+    index_at: int = Field(default=5_000, ge=2)
+    maintain_every_s: float = Field(default=300.0, ge=0)
 
 
 class EmbeddingSettings(_Section):

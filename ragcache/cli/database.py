@@ -179,7 +179,6 @@ def maintain(
     as_json: AsJson = False,
 ) -> None:
     """Remove what can never be served again, keep to quotas, build and drop vector indexes."""
-    from ..store import traffic
     from ..store.maintenance import maintain as run
 
     kept = span(keep_deleted)
@@ -192,12 +191,11 @@ def maintain(
             quota=quota,
             progress=note,
         )
-        records = traffic.sweep(place.ops, now=now_utc())
     row = {
         "swept": done.swept,
         "evicted": done.evicted,
         "documents": done.documents,
-        "records": records,
+        "records": done.records,
         "built": list(done.built),
         "dropped": list(done.dropped),
     }
@@ -205,7 +203,7 @@ def maintain(
         print_json(row)
         return
     say(f"{done.swept} entries swept, {done.evicted} evicted, {done.documents} documents forgotten")
-    say(f"{records} old records of requests removed")
+    say(f"{done.records} old records of requests removed")
     say(f"{len(done.built)} indexes built, {len(done.dropped)} dropped")
 
 

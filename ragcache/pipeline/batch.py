@@ -62,3 +62,4 @@ async def _in_turn(
     finally:
         for task in running:
             task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

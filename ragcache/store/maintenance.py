@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from psycopg import sql
 
 from ..errors import StoreError
+from . import traffic
 from .near import index_name
 from .ops import SQL, Ops, connected, inside, tenants
 from .queries import queries
@@ -24,6 +25,8 @@ from .vectors import HALFVEC, VECTOR, Column
 INDEX_AT = 5_000
 #: Rows removed in one transaction.
 _BATCH = 1_000
+#: How long a cancelled round may take to come to its end.
+_BREAK_OFF_S = 5.0
 #: An answer begun before a change is on its way for less than this.
 _IN_FLIGHT_MAX = timedelta(days=1)
 _STORING = queries("storing")
@@ -39,6 +42,7 @@ class Maintained:
     swept: int = 0
     evicted: int = 0
     documents: int = 0
+    records: int = 0
     built: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
@@ -68,8 +72,9 @@ def maintain(
     keep_deleted: timedelta = timedelta(hours=1),
     quota: int | None = None,
     progress: Callable[[str], None] | None = None,
+    holding: Callable[[Ops], None] | None = None,
 ) -> Maintained:
-    """Sweep, evict, forget, and build or drop the vector indexes of large partitions.
+    """Sweep, evict, forget, trim records, and build or drop the vector indexes of large partitions.
 
     Args:
         ops_dsn: The ops role's.
@@ -78,6 +83,7 @@ def maintain(
         keep_deleted: How long a softly deleted entry can still be restored.
         quota: Most entries of a namespace that has no quota of its own.
         progress: Called with a line for each step.
+        holding: Called with the connection that works, for whoever may have to break it off.
 
     Returns:
         What was done; nothing where another process is at it.
@@ -86,6 +92,8 @@ def maintain(
     swept = evicted = documents = 0
     crowds: list[Crowd] = []
     with connected(ops_dsn) as connection:
+        if holding is not None:
+            holding(connection)
         if not connection.execute(SQL["alone"], {"lock": _LOCK}).fetchall()[0][0]:
             say("another process is at it")
             return Maintained()
@@ -97,7 +105,12 @@ def maintain(
         say(f"{swept} swept, {evicted} evicted, {documents} documents forgotten")
         built, dropped = _apply(connection, crowds, index_at, say)
     return Maintained(
-        swept=swept, evicted=evicted, documents=documents, built=built, dropped=dropped
+        swept=swept,
+        evicted=evicted,
+        documents=documents,
+        records=traffic.sweep(ops_dsn, now=now),
+        built=built,
+        dropped=dropped,
     )
 
 
@@ -112,14 +125,34 @@ async def keep_maintained(
     """Maintain now and then until cancelled: a background task, in threads of its own.
 
     Several processes may run it; one of them works at a time. A round that fails is logged, and
-    the next one goes on: nothing that serves depends on it.
+    the next one goes on: nothing that serves depends on it. When it is cancelled, the statement
+    that runs is broken off: an index that is half built then is built anew by the next round.
     """
     while True:
+        # The first round too: whoever has just started has better things to do.
+        await asyncio.sleep(every_s)
         try:
-            await asyncio.to_thread(maintain, ops_dsn, now=clock(), quota=quota, index_at=index_at)
+            await _one_round(ops_dsn, now=clock(), quota=quota, index_at=index_at)
         except StoreError as error:
             _log.warning("maintenance failed, next try in %.0f s: %s", every_s, error)
-        await asyncio.sleep(every_s)
+
+
+async def _one_round(
+    ops_dsn: str, *, now: datetime, quota: int | None, index_at: int
+) -> Maintained:
+    held: list[Ops] = []
+    working = asyncio.create_task(
+        asyncio.to_thread(
+            maintain, ops_dsn, now=now, quota=quota, index_at=index_at, holding=held.append
+        )
+    )
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        for connection in held:
+            connection.cancel()
+        await asyncio.wait({working}, timeout=_BREAK_OFF_S)
+        raise
 
 
 def _sweep(connection: Ops, tenant: str, now: datetime, deleted_before: datetime) -> int:

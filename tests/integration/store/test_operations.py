@@ -11,6 +11,8 @@ import psycopg
 import pytest
 
 from ragcache.errors import ConfigError, IsolationError, StoreUnavailableError
+from ragcache.factory import RagCache
+from ragcache.settings import Settings
 from ragcache.store import maintenance, purging, reports
 from ragcache.store.maintenance import Crowd, maintain, plan_indexes
 from ragcache.store.near import near_statement
@@ -228,19 +230,60 @@ async def test_maintenance_goes_on_in_the_background_and_outlives_a_failure(post
         await task
 
 
-@pytest.mark.parametrize("quota", [3, 10])
-async def test_a_namespace_keeps_its_quota_by_least_recent_use(postgres, tenant, quota):
-    store = PostgresStore(postgres.app, pool_wait_s=10, lookup_timeout_s=10, quota=quota)
-    await store.open()
-    asked = [request(tenant, question=f"q{n}") for n in range(quota + 4)]
-    made = []
-    for n, one in enumerate(asked):
-        made.append(await stored(store, one, created_at=NOW + timedelta(seconds=n)))
-        await store.touch(made[0].scope, made[0].id, now=NOW + timedelta(seconds=n, microseconds=1))
-    assert count(postgres, tenant) == quota
-    kept = [n for n, one in enumerate(asked) if await served(store, one)]
-    assert kept == [0, *range(5, quota + 4)]
-    await store.close()
+async def test_a_round_that_is_broken_off_ends_at_once_and_leaves_no_connection(
+    postgres, tenant, monkeypatch
+):
+    """The statement that runs is cancelled on the server: closing waits for no index."""
+
+    def slow(connection, *_):
+        connection.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr(maintenance, "_apply", slow)
+    task = asyncio.create_task(
+        maintenance.keep_maintained(postgres.ops, every_s=0.01, clock=lambda: NOW)
+    )
+    sleeping = (
+        "SELECT count(*) FROM pg_stat_activity WHERE usename = 'ragcache_ops'"
+        " AND query LIKE 'SELECT pg_sleep(60)%'"
+    )
+    with psycopg.connect(postgres.admin, autocommit=True) as connection:
+        async with asyncio.timeout(20):
+            while connection.execute(sleeping).fetchone() != (1,):
+                await asyncio.sleep(0.02)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            while connection.execute(sleeping).fetchone() != (0,):
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("ops", [True, False])
+async def test_a_cache_with_an_ops_dsn_maintains_its_store(postgres, monkeypatch, ops):
+    rounds: list[dict] = []
+    monkeypatch.setattr(maintenance, "maintain", lambda dsn, **options: rounds.append(options))
+    settings = Settings.load(
+        store={
+            "dsn": postgres.app,
+            "ops_dsn": postgres.ops if ops else "",
+            "maintain_every_s": 0.01,
+            "quota": 7,
+            "index_at": 9,
+        },
+        embedding={"model": ""},
+        telemetry={"record": False},
+    )
+    async with RagCache.open(settings):
+        if not ops:
+            await asyncio.sleep(0.2)
+            assert rounds == []
+            return
+        async with asyncio.timeout(10):
+            while len(rounds) < 2:
+                await asyncio.sleep(0.01)
+    assert (rounds[0]["quota"], rounds[0]["index_at"]) == (7, 9)
+    ended = len(rounds)
+    await asyncio.sleep(0.1)
+    assert len(rounds) == ended
 
 
 async def test_reembedding_makes_old_entries_servable_again_and_can_be_stopped(

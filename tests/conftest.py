@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.fixtures_pgbouncer",
     "tests.fixtures_pipeline",
     "tests.fixtures_postgres",
+    "tests.fixtures_redis",
     "tests.fixtures_vllm",
     "tests.fixtures_langchain",  # builds on those above
     "tests.fixtures_llama_index",  # as well

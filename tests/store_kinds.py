@@ -13,6 +13,7 @@ import pytest
 
 from ragcache.protocols import Store
 from ragcache.store.postgres import PostgresStore
+from ragcache.store.redis.store import RedisStore
 
 #: Makes a store that is not open yet, over what all stores of one test share. Options: `quota`.
 Make = Callable[..., Store]
@@ -35,6 +36,21 @@ def _postgres(asking: pytest.FixtureRequest) -> Make:
     return made
 
 
+def _redis(kind: str) -> Callable[[pytest.FixtureRequest], Make]:
+    def prepare(asking: pytest.FixtureRequest) -> Make:
+        dsn = asking.getfixturevalue(f"redis_{kind}").dsn
+
+        def made(**options: Any) -> Store:
+            return RedisStore(dsn, **{"pool_wait_s": 10.0, "lookup_timeout_s": 10.0, **options})
+
+        return made
+
+    return prepare
+
+
 KINDS: Mapping[str, Kind] = {
     "postgres": Kind(prepare=_postgres, has_vectors=True),
+    "redis-sets": Kind(prepare=_redis("sets"), has_vectors=True),
+    "redis-search": Kind(prepare=_redis("search"), has_vectors=True),
+    "redis-bare": Kind(prepare=_redis("bare"), has_vectors=False),
 }

@@ -43,7 +43,7 @@ class Line:
 
 
 def batch(
-    file: Annotated[Path, typer.Argument(help="Requests, JSONL; see below.")],
+    file: Annotated[Path, typer.Argument(help="Requests, JSONL.")],
     tenant: Annotated[
         str | None, typer.Option(help="Whose requests, where a line names no tenant.")
     ] = None,

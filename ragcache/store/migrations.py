@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import LiteralString
+from typing import Final, LiteralString
 
 import psycopg
 
@@ -24,6 +24,9 @@ _LOCK = 0x72616763
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 #: A migration that cannot get its lock in this time gives way to the requests behind it.
 LOCK_TIMEOUT_S = 2.0
+
+#: `roles.OWNER`, which cannot be imported here: roles come before their schema.
+_OWNER: Final = "ragcache_owner"
 
 _BOOK = """
 CREATE TABLE IF NOT EXISTS ragcache.migration (
@@ -100,9 +103,31 @@ def check(dsn: str) -> tuple[Migration, ...]:
 
 
 def sql(steps: Sequence[Migration] | None = None) -> str:
-    """Return the text of migrations, all of them by default, for those who apply it themselves."""
+    """Return migrations as one script, all of them by default, for those who apply it themselves.
+
+    As the administrator who ran `ragcache init`, or as the ops role: `psql -f`. Each step is a
+    transaction of its own with its row in the book, so that this version knows it was applied.
+    """
     chosen = migrations() if steps is None else steps
-    return "\n\n".join(f"-- migration {step}\n{step.text.strip()}" for step in chosen) + "\n"
+    return "\n".join(_script(step) for step in chosen)
+
+
+def _script(step: Migration) -> str:
+    lines = (
+        f"-- migration {step}",
+        "BEGIN;",
+        f"SET LOCAL ROLE {_OWNER};",
+        f"{_PATH.strip()};",
+        f"SET LOCAL lock_timeout = '{int(LOCK_TIMEOUT_S * 1000)}ms';",
+        f"{_BOOK.strip()};",
+        "",
+        step.text.strip(),
+        "",
+        "INSERT INTO ragcache.migration (number, name, checksum)",
+        f"VALUES ({step.number}, '{step.name}', '{step.checksum}');",
+        "COMMIT;",
+    )
+    return "\n".join(lines) + "\n"
 
 
 def apply(
@@ -154,7 +179,7 @@ def _apply_one(
 ) -> None:
     try:
         with connection.transaction():
-            connection.execute("SET LOCAL ROLE ragcache_owner")
+            connection.execute(f"SET LOCAL ROLE {_OWNER}")
             connection.execute(_PATH)
             connection.execute(
                 "SELECT set_config('lock_timeout', %s, true)", (f"{int(lock_timeout_s * 1000)}ms",)

@@ -1,7 +1,20 @@
--- The schema as it stands: what `ragcache migrate --sql` prints. A test compares the two.
--- Applied as `ragcache_owner`, in a database that `ragcache init` has made ready.
+-- The schema as it stands: what `ragcache migrate --sql` prints for a database that has none of it.
+-- A test compares the two. Applied as the administrator who ran `ragcache init`.
 
 -- migration 0001_answers
+BEGIN;
+SET LOCAL ROLE ragcache_owner;
+SELECT set_config('search_path', 'pg_catalog, ragcache, ' || quote_ident(n.nspname), true)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'vector';
+SET LOCAL lock_timeout = '2000ms';
+CREATE TABLE IF NOT EXISTS ragcache.migration (
+    number      integer PRIMARY KEY,
+    name        text NOT NULL,
+    checksum    text NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- The answer cache: entries, the documents they came from, and what invalidates them.
 --
 -- Every table begins its keys with the tenant, forces row-level security on its owner too, and
@@ -181,7 +194,24 @@ GRANT SELECT, INSERT ON ragcache.audit TO ragcache_ops;
 GRANT USAGE ON SEQUENCE ragcache.change_number TO ragcache_app, ragcache_ops;
 GRANT SELECT ON ragcache.migration TO ragcache_app, ragcache_ops;
 
+INSERT INTO ragcache.migration (number, name, checksum)
+VALUES (1, 'answers', 'a17c45b0c2a62d9e97e53b7405469fd689bc484bb875ff07400de192d77d7876');
+COMMIT;
+
 -- migration 0002_watching
+BEGIN;
+SET LOCAL ROLE ragcache_owner;
+SELECT set_config('search_path', 'pg_catalog, ragcache, ' || quote_ident(n.nspname), true)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'vector';
+SET LOCAL lock_timeout = '2000ms';
+CREATE TABLE IF NOT EXISTS ragcache.migration (
+    number      integer PRIMARY KEY,
+    name        text NOT NULL,
+    checksum    text NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- What a trigger on the team's own document table calls: an invalidation inside their transaction.
 --
 -- It runs as the owner of the schema, who is held to the policies like everybody, and it can only
@@ -244,7 +274,24 @@ REVOKE ALL ON FUNCTION ragcache.tenant_changed(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ragcache.storable(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ragcache.tell(text, text) FROM PUBLIC;
 
+INSERT INTO ragcache.migration (number, name, checksum)
+VALUES (2, 'watching', 'ef185bcd67fae2716da45f7008924f59723c97894b6f0908d80955eb45f56ff5');
+COMMIT;
+
 -- migration 0003_traffic
+BEGIN;
+SET LOCAL ROLE ragcache_owner;
+SELECT set_config('search_path', 'pg_catalog, ragcache, ' || quote_ident(n.nspname), true)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'vector';
+SET LOCAL lock_timeout = '2000ms';
+CREATE TABLE IF NOT EXISTS ragcache.migration (
+    number      integer PRIMARY KEY,
+    name        text NOT NULL,
+    checksum    text NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- What telemetry keeps: the latest requests of each tenant, and sums for each hour.
 --
 -- Figures, reasons, hashes and names of documents; what was asked and answered only where the
@@ -354,7 +401,24 @@ REVOKE ALL ON ragcache.request, ragcache.traffic FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ragcache.request, ragcache.traffic
     TO ragcache_app, ragcache_ops;
 
+INSERT INTO ragcache.migration (number, name, checksum)
+VALUES (3, 'traffic', '43ec234d3091209db8a21932cb6e8915d99dfb3589dbfa557f2d5a8d77014f4a');
+COMMIT;
+
 -- migration 0004_state
+BEGIN;
+SET LOCAL ROLE ragcache_owner;
+SELECT set_config('search_path', 'pg_catalog, ragcache, ' || quote_ident(n.nspname), true)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'vector';
+SET LOCAL lock_timeout = '2000ms';
+CREATE TABLE IF NOT EXISTS ragcache.migration (
+    number      integer PRIMARY KEY,
+    name        text NOT NULL,
+    checksum    text NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- What a deployment remembers between requests: conversations as they were sent, and what the
 -- guard has learned.
 
@@ -381,6 +445,27 @@ CREATE POLICY tenant_rows ON ragcache.state
 REVOKE ALL ON ragcache.state FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ragcache.state TO ragcache_app, ragcache_ops;
 
+INSERT INTO ragcache.migration (number, name, checksum)
+VALUES (4, 'state', '9b436730af4537471784d04c1552307e6eeffa148599e4da07c279d1ec60f657');
+COMMIT;
+
 -- migration 0005_state_verbatim
+BEGIN;
+SET LOCAL ROLE ragcache_owner;
+SELECT set_config('search_path', 'pg_catalog, ragcache, ' || quote_ident(n.nspname), true)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'vector';
+SET LOCAL lock_timeout = '2000ms';
+CREATE TABLE IF NOT EXISTS ragcache.migration (
+    number      integer PRIMARY KEY,
+    name        text NOT NULL,
+    checksum    text NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- A conversation is kept byte for byte; jsonb would reorder its keys, and cannot hold a NUL.
 ALTER TABLE ragcache.state ALTER COLUMN value TYPE json USING value::json;
+
+INSERT INTO ragcache.migration (number, name, checksum)
+VALUES (5, 'state_verbatim', '55661b9ce2a11a1231894d61544f7776508cc3656917791a743e3bea1270ab8a');
+COMMIT;

@@ -60,10 +60,9 @@ def test_schema_sql_equals_all_migrations(fresh_database: Dsns, bare_database: s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "apply", lambda dsn: None)
         roles.initialise(bare_database, app_password="test-app", ops_password="test-ops")
+    text = (files("ragcache.store") / "sql" / "schema.sql").read_text("utf-8")
+    assert text.split("\n\n", 1)[1] == migrations.sql(), "make it anew: `migrations.sql()`"
     with psycopg.connect(bare_database, autocommit=True) as connection:
-        connection.execute("SET ROLE ragcache_owner")
-        connection.execute(migrations._BOOK)
-        text = (files("ragcache.store") / "sql" / "schema.sql").read_text("utf-8")
         connection.execute(text.encode())
     expected, made = catalogue(fresh_database.admin), catalogue(bare_database)
     for name in CATALOGUE:
@@ -147,6 +146,20 @@ async def test_an_older_schema_is_named_and_upgraded_with_its_entries(bare_datab
     await store.close()
 
 
+@pytest.mark.parametrize("role", ["admin", "ops"])
+async def test_the_printed_script_is_all_that_an_upgrade_needs(bare_database: str, role):
+    """Its rows in the book too: the store opens, and nothing is left to migrate."""
+    dsns = first_version(bare_database)
+    script = migrations.sql(migrations.check(dsns.ops))
+    with psycopg.connect(getattr(dsns, role), autocommit=True) as connection:
+        connection.execute(script.encode())
+    assert migrations.check(dsns.ops) == ()
+    assert migrations.apply(dsns.ops) == ()
+    store = PostgresStore(dsns.app, pool_wait_s=10, lookup_timeout_s=10)
+    await store.open()
+    await store.close()
+
+
 async def test_a_newer_schema_still_serves_this_version(fresh_database: Dsns, tenant):
     with psycopg.connect(fresh_database.admin, autocommit=True) as connection:
         connection.execute("INSERT INTO ragcache.migration VALUES (9999, 'later', 'x')")
@@ -220,8 +233,3 @@ def test_initialising_says_when_the_extension_cannot_be_had(bare_database: str):
         roles.initialise(poor)
     with psycopg.connect(bare_database, autocommit=True) as connection:
         connection.execute("DROP ROLE ragcache_test_poor")
-
-
-def test_the_text_of_the_migrations_can_be_printed():
-    text = migrations.sql()
-    assert text.index("-- migration 0001_answers") < text.index("-- migration 0002_watching")

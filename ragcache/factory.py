@@ -26,6 +26,7 @@ from .telemetry.hooks import subscribe
 
 if TYPE_CHECKING:
     from .store.embedded import EmbeddedPostgres
+    from .targets.openai import OpenAITarget
     from .telemetry.recorder import Recorder
 
 P = TypeVar("P")
@@ -39,6 +40,7 @@ class RagCache(Pipeline):
     """
 
     _server: EmbeddedPostgres | None = None
+    _own_target: OpenAITarget | None = None
     _telemetry: TelemetrySettings | None = None
     _app_dsn = ""
     _recorder: Recorder | None = None
@@ -63,8 +65,9 @@ class RagCache(Pipeline):
         settings = settings or Settings.load()
         parts = _store(settings.store)
         home = parts.home
+        made = None if target is not None else _target(settings)
         cache = cls(
-            target=target or _target(settings),
+            target=target or made,
             store=parts.store,
             embedder=embedder_from(settings),
             keyring=_keyring(settings, home),
@@ -72,7 +75,7 @@ class RagCache(Pipeline):
             policies=_policies(settings),
             hooks=hooks,
         )
-        cache._server = parts.server
+        cache._server, cache._own_target = parts.server, made
         cache._telemetry, cache._app_dsn = settings.telemetry, parts.app_dsn
         cache._maintenance = _maintenance(settings.store, parts.ops_dsn)
         return cache
@@ -91,6 +94,8 @@ class RagCache(Pipeline):
             self._maintaining.cancel()
             await asyncio.wait({self._maintaining})
         await super().close()
+        if self._own_target is not None:
+            await self._own_target.close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
         if self._server is not None:
@@ -118,7 +123,7 @@ class _Stored:
     ops_dsn: str = ""
 
 
-def _target(settings: Settings) -> Target | None:
+def _target(settings: Settings) -> OpenAITarget | None:
     if not settings.model.name:
         return None
     from .targets.openai import OpenAITarget

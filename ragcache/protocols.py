@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -131,6 +131,14 @@ class Target(Protocol):
 
     def stream(self, call: Call) -> AsyncIterator[Chunk]:
         """Yield the answer in pieces; the last one carries the completion."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A target that notices when what it was sent is gone from its cache."""
+
+    def watch(self, lost: Callable[[], None]) -> None:
+        """Have `lost` called when its engine was restarted, or went away."""
 
 
 class Embedder(Protocol):

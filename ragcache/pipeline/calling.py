@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
@@ -47,16 +48,20 @@ class Calling:
         called = _Called(began_s=time.perf_counter())
         async with self._warming.ahead(asking, layout) as warm:
             try:
-                async for chunk in _pieces(target, arranged.call, streaming):
-                    warm.set()
-                    called.take(chunk)
-                    if chunk.text or chunk.raw is not None:
-                        yield replace(chunk, completion=None)
+                # Closed at once when the caller leaves: the upstream stops computing then.
+                pieces = _pieces(target, arranged.call, streaming)
+                async with contextlib.aclosing(pieces):
+                    async for chunk in pieces:
+                        warm.set()
+                        called.take(chunk)
+                        if chunk.text or chunk.raw is not None:
+                            yield replace(chunk, completion=None)
             except BaseException as error:
                 self._emit(asking, called, NO_REUSE, error=type(error).__name__)
                 raise
+        predicted = called.completion.predicted_tokens
         reuse = Reuse(
-            predicted_tokens=layout.predicted_tokens,
+            predicted_tokens=layout.predicted_tokens if predicted is None else predicted,
             served_tokens=called.completion.usage.cached_tokens,
             notes=layout.notes,
         )
@@ -119,5 +124,11 @@ async def _pieces(
         completion = await target.complete(call)
         yield Chunk(text=completion.text, completion=completion)
         return
-    async for chunk in target.stream(call):
-        yield chunk
+    stream = target.stream(call)
+    try:
+        async for chunk in stream:
+            yield chunk
+    finally:
+        # An iterator that is no generator has nothing to close.
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()

@@ -26,7 +26,7 @@ from ..flight import Flight
 from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
 from ..lookup.guard import Standing
-from ..protocols import Embedder, Store, Target
+from ..protocols import Embedder, Store, Target, Watched
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
 from .arranging import Arranging
@@ -107,6 +107,8 @@ class Pipeline:
             storing,
             warm_first_s=policies.budgets.warm_first_s,
         )
+        if isinstance(target, Watched):
+            target.watch(self.forest.clear)
         self._turns = Turns(self._parts, wait_s=policies.budgets.turn_s)
         self._flight: Flight[Chunk | Outcome | Hit] = Flight()
 

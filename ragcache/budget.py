@@ -118,3 +118,60 @@ class Bounded:
         """Wait for what was left behind: connections go back to their pool."""
         if self._strays:
             await asyncio.wait(set(self._strays), timeout=seconds)
+
+
+class Backlog:
+    """Work in the background: so much at once, so much waiting, the rest refused.
+
+    Args:
+        at_once: So many run; the store's connections are for those who wait for an answer.
+        waiting: So many may wait for their turn.
+    """
+
+    def __init__(self, *, at_once: int = 4, waiting: int = 1000) -> None:
+        self._turns = asyncio.Semaphore(at_once)
+        self._most = at_once + waiting
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._named: set[str] = set()
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, work: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T] | None:
+        """Return the task that will do the work.
+
+        None where too much is waiting, or where work of the same name waits and will do.
+        """
+        if name in self._named:
+            work.close()
+            return None
+        if len(self._tasks) >= self._most:
+            self.refused += 1
+            work.close()
+            return None
+        if name:
+            self._named.add(name)
+        task = asyncio.create_task(self._in_turn(work, name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _in_turn(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        try:
+            async with self._turns:
+                self._named.discard(name)
+                return await work
+        finally:
+            self._named.discard(name)
+            work.close()
+
+    async def flush(self, *, seconds: float) -> None:
+        """Wait until nothing is left to do, at most so long; what is left then is cancelled."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(set(self._tasks), timeout=seconds)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=1.0)

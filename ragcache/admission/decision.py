@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from ..lookup.words import words_of
 from ..types import Admit, Citation, Completion, EntryState, Lineage, Reject, Request
 from .marks import (
     carries_instruction,
+    changing,
     has_instruction,
     of_the_moment,
     personal_data,
@@ -94,13 +96,15 @@ def lifetime_s(
 ) -> float:
     """Return the lifetime: what the request asks for, within what the policy allows.
 
-    What is said of the present moment, asked or answered, lives shortly.
+    What is said of the present moment, asked or answered, lives shortly, and so does what is
+    asked about things that change by themselves.
     """
     wanted = request.ttl_s if request.ttl_s is not None else policy.ttl_s
     if request.expire_at is not None:
         wanted = min(wanted, (request.expire_at - now).total_seconds())
     if of_the_moment(question_of(request)) or of_the_moment(answer):
         wanted = min(wanted, policy.time_bound_ttl_s)
+    wanted = min(wanted, *changing(question_of(request), policy.time_bound_words), math.inf)
     return min(wanted, policy.max_ttl_s)
 
 

@@ -8,6 +8,7 @@ not stop cache poisoning).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ..keys import fold
 
@@ -93,6 +94,7 @@ _YOURS = _any(
     r"|parcel|ticket|salary|score)\b[^.!?]{0,40}(?:[£$€¥#]|\d)",
     r"您的(?:余额|订单|账户|预约|工资)",
 )
+_WORD = re.compile(r"[\w'-]+")
 _MOMENT = _any(
     r"\b(?:today|tonight|right now|currently|current|latest|at the moment|as of|yesterday|tomorrow"
     r"|this (?:morning|week|month|year)|at present|nowadays)\b|\bnow\b(?=[^\w]*$)",
@@ -148,3 +150,13 @@ def speaks_to_one(text: str) -> bool:
 def of_the_moment(text: str) -> bool:
     """Whether a text is about the present moment and will not hold for long."""
     return bool(_MOMENT.search(fold(text)))
+
+
+def changing(text: str, words: Mapping[str, float]) -> list[float]:
+    """Return the value of each word that the text holds: whole words, or parts of Chinese text."""
+    folded = f" {' '.join(re.findall(_WORD, fold(text).casefold()))} "
+    return [value for word, value in words.items() if _held(word.casefold(), folded)]
+
+
+def _held(word: str, folded: str) -> bool:
+    return (f" {word} " if word.isascii() else word) in folded

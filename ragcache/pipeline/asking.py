@@ -13,7 +13,19 @@ from ..keys import Identity, keys_of, scope_of
 from ..layout import LayoutPolicy
 from ..lookup import LookupPolicy, Reading
 from ..lookup.guard import GuardPolicy
-from ..types import Admit, Completion, Embedding, Hit, Keys, Layout, Reject, Request, Reuse, Scope
+from ..types import (
+    Admit,
+    Completion,
+    Embedding,
+    Fingerprint,
+    Hit,
+    Keys,
+    Layout,
+    Reject,
+    Request,
+    Reuse,
+    Scope,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +94,8 @@ class Asking:
     keys: Keys
     request_id: str
     began_s: float
+    #: Hashes of its blocks in the order to print them, where a schedule has chosen it.
+    wanted: tuple[Fingerprint, ...] | None = None
 
     @property
     def trust_group(self) -> tuple[str, ...]:

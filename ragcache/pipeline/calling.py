@@ -59,12 +59,7 @@ class Calling:
             except BaseException as error:
                 self._emit(asking, called, NO_REUSE, error=type(error).__name__)
                 raise
-        predicted = called.completion.predicted_tokens
-        reuse = Reuse(
-            predicted_tokens=layout.predicted_tokens if predicted is None else predicted,
-            served_tokens=called.completion.usage.cached_tokens,
-            notes=layout.notes,
-        )
+        reuse = self._arranging.reuse(arranged, called.completion)
         self._emit(asking, called, reuse)
         self._guarding.missed(asking, understanding.below, called.completion.text)
         self._arranging.remember(asking, arranged, called.completion)

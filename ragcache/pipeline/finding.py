@@ -145,7 +145,7 @@ class Finding:
             return True
         self._parts.degraded(asking, "store", "bad_signature", entry.id)
         if self._parts.store is not None:
-            self._parts.later(
+            self._parts.queued(
                 self._parts.store.quarantine(asking.scope, entry.id, reason="bad_signature")
             )
         return False

@@ -159,7 +159,7 @@ class Guarding:
             model=asking.asked.model,
         )
         if not agreed and self._parts.store is not None:
-            self._parts.later(
+            self._parts.queued(
                 self._parts.store.quarantine(asking.scope, hit.entry.id, reason=f"bad_hit:{by}")
             )
         self._tell(asking)
@@ -194,7 +194,7 @@ class Guarding:
         self._unsaved += 1
         if (at_once or self._unsaved >= 100) and self._parts.store is not None:
             self._unsaved = 0
-            self._parts.later(self._save())
+            self._parts.queued(self._save(), name="guard")
 
     async def _save(self) -> None:
         store, now = self._parts.store, self._clock()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..budget import Bounded, Breaker, BreakerOpenError
+from ..budget import Backlog, Bounded, Breaker, BreakerOpenError
 from ..errors import IsolationError, StoreUnavailableError
 from ..events import Degraded, Event, Hooks
 from ..keys import fold
@@ -40,6 +40,7 @@ class Parts:
         self._store_breaker = Breaker()
         self._embed_breaker = Breaker()
         self._background: set[asyncio.Task[Any]] = set()
+        self._backlog = Backlog()
 
     async def open(self) -> None:
         """Get embedder and store ready. A store that is down leaves caching off until it is back.
@@ -61,12 +62,17 @@ class Parts:
 
     async def settled(self, *, seconds: float = 5.0) -> None:
         """Wait until nothing is left to do in the background, at most so long."""
-        if self._background:
-            await asyncio.wait(set(self._background), timeout=seconds)
+        until_s = time.monotonic() + seconds
+        while pending := set(self._background):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return
+            await asyncio.wait(pending, timeout=left_s)
 
     async def close(self) -> None:
         """Flush what is under way and give everything back."""
         await self.settled()
+        await self._backlog.flush(seconds=1.0)
         await self._bounded.close()
         if self.store is not None:
             await self.store.close()
@@ -137,8 +143,18 @@ class Parts:
         )
 
     def later(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Do work in the background; `close` waits for it."""
-        task = asyncio.create_task(work)
+        """Do work in the background at once; `close` waits for it."""
+        return self._kept(asyncio.create_task(work))
+
+    def queued(self, work: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T] | None:
+        """Do work with the store in the background, in turn; `close` waits for it.
+
+        None where too much is waiting, or where work of the same name waits and will do.
+        """
+        task = self._backlog.add(work, name=name)
+        return None if task is None else self._kept(task)
+
+    def _kept(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
         self._background.add(task)
         task.add_done_callback(self._finished)
         return task

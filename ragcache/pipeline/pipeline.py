@@ -26,7 +26,7 @@ from ..flight import Flight
 from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
 from ..lookup.guard import Standing
-from ..protocols import Embedder, Store, Target, Watched
+from ..protocols import Embedder, Mirrored, Store, Target, Watched
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
 from .arranging import Arranging
@@ -57,7 +57,7 @@ class Pipeline:
         hooks: Subscribers of events.
         count: Counts tokens of a text; a quarter of its characters by default.
         deployment: Processes of one deployment share what they learn of the error rate.
-        draw: Uniform numbers in [0, 1): which hits are verified.
+        draw: Uniform numbers in [0, 1): which hits are verified, how far lifetimes vary.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Pipeline:
         )
         self._policies = policies
         self._storing = storing = Storing(
-            self._parts, policy=policies.admission, keyring=keyring, clock=clock
+            self._parts, policy=policies.admission, keyring=keyring, clock=clock, draw=draw
         )
         self._arranging = Arranging(
             self._parts,
@@ -109,6 +109,8 @@ class Pipeline:
         )
         if isinstance(target, Watched):
             target.watch(self.forest.clear)
+        if isinstance(target, Mirrored):
+            self._arranging.held = target.held
         self._turns = Turns(self._parts, wait_s=policies.budgets.turn_s)
         self._flight: Flight[Chunk | Outcome | Hit] = Flight()
 
@@ -287,7 +289,8 @@ class Pipeline:
             status=replace(answer.status, collapsed=collapsed),
         )
         if self._parts.store is not None:
-            self._parts.later(self._parts.store.touch(asking.scope, hit.entry.id, now=now))
+            noted = self._parts.store.touch(asking.scope, hit.entry.id, now=now)
+            self._parts.queued(noted, name=f"touch:{hit.entry.id}")
         if hit.kind == "semantic":
             self._guarding.served(asking, hit, lambda: self._calling.regenerate(asking, target))
         saved = answers.usage_of(hit.entry.answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 import uuid
 from collections.abc import Callable
@@ -41,11 +42,13 @@ class Storing:
         policy: admission.AdmissionPolicy,
         keyring: admission.KeyRing | None,
         clock: Callable[[], datetime],
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._parts = parts
         self._policy = policy
         self._keyring = keyring
         self._clock = clock
+        self._draw = draw
 
     async def snapshot(self, asking: Asking) -> Snapshot | None:
         """Note what the answer will depend on, before the target is asked."""
@@ -81,10 +84,20 @@ class Storing:
         stored: bool | None = False
         reason = verdict.check if isinstance(verdict, Reject) else ""
         if isinstance(verdict, Admit):
+            verdict = self._spread(asking.request, verdict)
             entry = self._entry(asking, completion, layout, lineage, verdict)
             stored, reason = await self._put(asking, understanding, entry, snapshot)
         self._parts.emit(Admitted, asking, began_s, verdict=verdict, stored=stored, reason=reason)
         return verdict, stored, reason
+
+    def _spread(self, request: Request, verdict: Admit) -> Admit:
+        """Shorten a lifetime that nobody asked for by a random share: entries that were stored
+        together would expire together, and all be asked anew at once.
+        """
+        if request.ttl_s is not None or request.expire_at is not None:
+            return verdict
+        share = self._policy.ttl_jitter * (1.0 - self._draw())
+        return replace(verdict, ttl_s=verdict.ttl_s * (1.0 - share))
 
     def _entry(
         self,
@@ -121,7 +134,10 @@ class Storing:
             return False, "no_store"
         if snapshot is None:
             return False, "store_error"
-        task = self._parts.later(self._sign_and_put(asking, understanding, entry, snapshot))
+        task = self._parts.queued(self._sign_and_put(asking, understanding, entry, snapshot))
+        if task is None:
+            self._parts.degraded(asking, "store", "queue_full")
+            return False, "store_queue_full"
         done, _ = await asyncio.wait({task}, timeout=self._parts.budgets.put_s)
         if not done:
             return None, "store_pending"

@@ -117,6 +117,7 @@ NOT_STORED = {
     "quota": _r("the namespace may keep no entry", "give it a quota"),
     "unstorable": _r("the text holds what Postgres cannot keep"),
     "store_pending": _r("the store was still busy when the answer went out"),
+    "store_queue_full": _r("too many answers were waiting to be stored", "look at the database"),
     "store_error": _r("the store failed", "`ragcache doctor` tells what is wrong with it"),
 }
 

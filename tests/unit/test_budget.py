@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ragcache.budget import Bounded, Breaker, BreakerOpenError
+from ragcache.budget import Backlog, Bounded, Breaker, BreakerOpenError
 
 
 async def stubborn(seconds: float) -> str:
@@ -63,3 +63,52 @@ async def test_only_one_probe_is_let_through():
         breaker.enter()
     breaker.left()
     breaker.enter()
+
+
+async def test_a_backlog_does_so_much_at_once_and_refuses_what_is_too_much():
+    backlog, gate, running, most = Backlog(at_once=2, waiting=3), asyncio.Event(), [0], [0]
+
+    async def work() -> str:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        await gate.wait()
+        running[0] -= 1
+        return "done"
+
+    tasks = [backlog.add(work()) for _ in range(8)]
+    assert [task is None for task in tasks] == [False] * 5 + [True] * 3
+    assert backlog.refused == 3
+    await asyncio.sleep(0.01)
+    assert most[0] == 2
+    gate.set()
+    await backlog.flush(seconds=5)
+    assert [task.result() for task in tasks if task] == ["done"] * 5
+    assert most[0] == 2
+    assert len(backlog) == 0
+
+
+async def test_work_of_a_name_that_waits_already_is_done_once():
+    backlog, gate, done = Backlog(at_once=1), asyncio.Event(), []
+
+    async def work(name: str) -> None:
+        await gate.wait()
+        done.append(name)
+
+    assert backlog.add(work("first"))
+    await asyncio.sleep(0)
+    assert backlog.add(work("a"), name="a")
+    assert backlog.add(work("a"), name="a") is None
+    assert backlog.add(work("b"), name="b")
+    gate.set()
+    await backlog.flush(seconds=5)
+    assert backlog.add(work("a"), name="a")
+    await backlog.flush(seconds=5)
+    assert done == ["first", "a", "b", "a"]
+
+
+async def test_what_is_not_done_in_time_is_cancelled_and_nothing_is_left_behind():
+    backlog = Backlog(at_once=1)
+    tasks = [backlog.add(asyncio.sleep(60)) for _ in range(3)]
+    await backlog.flush(seconds=0.01)
+    assert all(task.cancelled() for task in tasks)
+    assert len(backlog) == 0

@@ -113,6 +113,35 @@ def test_a_lifetime_is_capped_and_what_is_of_the_moment_lives_shortly() -> None:
     assert check(expire_at=NOW) == "ttl"
 
 
+@pytest.mark.parametrize(
+    ("question", "words", "lives_s"),
+    [
+        ("What is the weather like in Leeds?", None, 300),
+        ("What is the Price of a berth?", None, 300),
+        ("泊位价格是多少？", None, 300),
+        ("What is the refund address?", None, 1_000),
+        ("Is it priceless?", None, 1_000),
+        ("What is the price of a berth?", {}, 1_000),
+        ("What is the price of a berth?", {"price": 2_000}, 1_000),
+        ("Who is on call?", {"on call": 30.0, "who": 500}, 30),
+        ("Who is on call?", {"on call": 0}, None),
+    ],
+)
+def test_questions_about_what_changes_by_itself_live_as_long_as_the_rule_says(
+    question, words, lives_s
+) -> None:
+    rule = {} if words is None else {"time_bound_words": words}
+    policy = AdmissionPolicy(ttl_s=1_000, grounding="off", **rule)
+    found = verdict(question, policy=policy)
+    assert (found.ttl_s if isinstance(found, Admit) else None) == lives_s
+
+
+@pytest.mark.parametrize("words", [["price"], {"": 1.0}, {"price": -1}, {"price": "long"}])
+def test_a_rule_that_is_none_is_refused(words) -> None:
+    with pytest.raises(ConfigError, match="time_bound_words"):
+        AdmissionPolicy(time_bound_words=words)
+
+
 def test_injected_questions_are_found_and_benign_look_alikes_are_not(data_dir: Path) -> None:
     lines = (data_dir / "security/admission_injection_questions.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines if line.strip()]

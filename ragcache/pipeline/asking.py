@@ -33,9 +33,10 @@ class Budgets:
     """How long a request waits for the cache's own parts, in seconds.
 
     Args:
-        store_s: For one lookup in the store.
+        store_s: For the store, all lookups of a request together.
         embed_s: For the embedding of its question.
-        put_s: For the word that its answer is stored; the storing goes on without it.
+        put_s: For the word that its answer is stored, within what is left of `store_s`; the
+            storing goes on without it.
         turn_s: For another process that asks the same; 0 does not wait.
         warm_first_s: For the first token of another request over the same cold blocks; 0 (the
             default) does not wait.
@@ -84,9 +85,16 @@ class Asked:
     provider: str = ""
 
 
+@dataclass(slots=True, kw_only=True)
+class Waited:
+    """How long one request has waited for the store: its budget is for all its lookups together."""
+
+    store_s: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A request with all that is derived from it once."""
+    """A request with all that is derived from it once, and what it has waited so far."""
 
     request: Request
     asked: Asked
@@ -96,6 +104,7 @@ class Asking:
     began_s: float
     #: Hashes of its blocks in the order to print them, where a schedule has chosen it.
     wanted: tuple[Fingerprint, ...] | None = None
+    waited: Waited = field(default_factory=Waited, compare=False)
 
     @property
     def trust_group(self) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class Finding:
         return found
 
     async def again(self, asking: Asking) -> Hit | Miss:
-        """Look by key only: has another process stored the answer meanwhile?"""
+        """Look by key only: has somebody stored the answer meanwhile?"""
         return await self._by_key(asking, Understanding())
 
     async def _by_key(self, asking: Asking, understanding: Understanding) -> Hit | Miss:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -82,9 +83,27 @@ class Parts:
     # --- bounded use ---------------------------------------------------------------------------
 
     async def stored(self, asking: Asking, work: Coroutine[Any, Any, T]) -> T | Miss:
-        """Await the store within its budget."""
-        bounded = self._bounded.run(work, seconds=self.budgets.store_s, breaker=self._store_breaker)
-        return await self._passed_by(asking, bounded, part="store")
+        """Await the store within what is left of the request's budget for it."""
+        left_s = self.left_s(asking)
+        if left_s <= 0:
+            work.close()
+            return Miss(reason="store_timeout", fwd="bypass")
+        bounded = self._bounded.run(work, seconds=left_s, breaker=self._store_breaker)
+        with self.waiting(asking):
+            return await self._passed_by(asking, bounded, part="store")
+
+    def left_s(self, asking: Asking) -> float:
+        """Return how long a request may still wait for the store."""
+        return self.budgets.store_s - asking.waited.store_s
+
+    @contextmanager
+    def waiting(self, asking: Asking) -> Iterator[None]:
+        """Count the time inside as waited for the store."""
+        began_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            asking.waited.store_s += time.perf_counter() - began_s
 
     async def embedded(self, asking: Asking, text: str) -> Embedding | Miss:
         """Await the embedding of a text within its budget.

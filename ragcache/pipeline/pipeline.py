@@ -333,7 +333,7 @@ class Pipeline:
         """Call the target, unless another process is just doing so."""
         async with contextlib.aclosing(calling), contextlib.AsyncExitStack() as stack:
             if waits:
-                turn = self._turns.taken(asking, lambda: self._finding.again(asking))
+                turn = self._turns.taken(asking, self._finding.again)
                 hit = await stack.enter_async_context(turn)
                 if hit is not None:
                     yield hit

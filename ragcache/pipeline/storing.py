@@ -138,7 +138,9 @@ class Storing:
         if task is None:
             self._parts.degraded(asking, "store", "queue_full")
             return False, "store_queue_full"
-        done, _ = await asyncio.wait({task}, timeout=self._parts.budgets.put_s)
+        patience_s = min(self._parts.budgets.put_s, max(0.0, self._parts.left_s(asking)))
+        with self._parts.waiting(asking):
+            done, _ = await asyncio.wait({task}, timeout=patience_s)
         if not done:
             return None, "store_pending"
         reason = task.result()

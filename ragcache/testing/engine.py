@@ -56,6 +56,7 @@ class EngineOptions:
         max_sequences: Requests computed at the same time.
         start_timeout_s: How long the start may take: 30 to 75 s on two free cores, minutes on busy
             ones.
+        port: A fixed port, for an engine that takes the place of another; a free one if 0.
         arguments: Further arguments of `vllm serve`.
     """
 
@@ -69,6 +70,7 @@ class EngineOptions:
     max_model_tokens: int = 8192
     max_sequences: int = 8
     start_timeout_s: float = 600.0
+    port: int = 0
     arguments: tuple[str, ...] = ()
 
 
@@ -176,7 +178,7 @@ class Starting:
         _end(self._process)
 
     def _launch(self) -> None:
-        port = _free_port()
+        port = self._options.port or _free_port()
         self._root_url = f"http://127.0.0.1:{port}"
         self._process = _launched(self._options, self._folder, self._log, port=port)
 

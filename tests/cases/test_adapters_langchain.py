@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import threading
 import time
 from typing import Any
 
@@ -240,14 +241,16 @@ async def test_A07_a_burst_of_the_same_question_is_one_call(
 async def test_A07_when_the_first_caller_leaves_the_others_are_answered(
     portal, tenant, chat, upstream, retriever
 ):
-    upstream.answer(Reply(delay_s=0.3))
+    answer = threading.Event()
+    upstream.answer(Reply(hold=answer))
     chain = rag_chain(wrap(chat(), portal, tenant=tenant), retriever)
     first = asyncio.create_task(chain.ainvoke(QUESTION))
     while not upstream.bodies:
         await asyncio.sleep(0.01)
     others = [asyncio.create_task(chain.ainvoke(QUESTION)) for _ in range(4)]
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(1)
     first.cancel()
+    answer.set()
     with contextlib.suppress(asyncio.CancelledError):
         await first
     answers = await asyncio.gather(*others)

@@ -40,6 +40,7 @@ class Reply:
     status: int = 200
     error: dict[str, Any] | None = None
     delay_s: float = 0.0
+    hold: threading.Event | None = None  # answer only once this is set
     pieces: Sequence[str] | None = None
     piece_delay_s: float = 0.0
     break_after: int | None = None  # cut the connection after so many pieces
@@ -84,6 +85,8 @@ class Upstream:
             return _error(400, fault)
         reply = self.script(body)
         await asyncio.sleep(reply.delay_s)
+        while reply.hold is not None and not reply.hold.is_set():
+            await asyncio.sleep(0.005)
         if reply.status != 200:
             return _error(reply.status, "scripted", reply.error, reply.headers)
         if reply.error is not None:

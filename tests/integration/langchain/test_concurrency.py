@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import Iterator
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -108,7 +109,9 @@ async def run(style: str, count: int, brain: Brain, portal: Portal) -> Seen:
     chats = Chats(brain.base_url)
     llm = wrap(chats(), portal, tenant=f"{style}-{count}")
     try:
-        await STYLES[style](Parts(llm=llm), [styles.question(n) for n in range(count)])
+        asked = STYLES[style](Parts(llm=llm), [styles.question(n) for n in range(count)])
+        # In a context of its own, as a server has: nothing retrieved before is seen.
+        await asyncio.create_task(asked, context=Context())
     finally:
         await chats.close()
     return Seen(brain.bodies)
@@ -152,11 +155,12 @@ async def test_one_global_list_of_documents_fails(one_brain, one_portal, monkeyp
 
 
 async def test_runs_are_forgotten_when_they_end(one_brain, one_portal) -> None:
+    before = len(RUNS)
     for style in ("ainvoke", "abandoned_streams", "cancelled_calls"):
         await run(style, 8, one_brain, one_portal)
     for _ in range(100):  # generators that nobody reads are closed when they are collected
         gc.collect()
-        if not len(RUNS):
+        if len(RUNS) <= before:
             break
         await asyncio.sleep(0.1)
-    assert len(RUNS) == 0
+    assert len(RUNS) <= before

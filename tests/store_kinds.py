@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ragcache.protocols import Store
+from ragcache.store.pair import PairStore
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.redis.store import RedisStore
 
@@ -36,11 +37,11 @@ def _postgres(asking: pytest.FixtureRequest) -> Make:
     return made
 
 
-def _redis(kind: str) -> Callable[[pytest.FixtureRequest], Make]:
-    def prepare(asking: pytest.FixtureRequest) -> Make:
+def _redis(kind: str) -> Callable[[pytest.FixtureRequest], Callable[..., RedisStore]]:
+    def prepare(asking: pytest.FixtureRequest) -> Callable[..., RedisStore]:
         dsn = asking.getfixturevalue(f"redis_{kind}").dsn
 
-        def made(**options: Any) -> Store:
+        def made(**options: Any) -> RedisStore:
             return RedisStore(dsn, **{"pool_wait_s": 10.0, "lookup_timeout_s": 10.0, **options})
 
         return made
@@ -48,9 +49,21 @@ def _redis(kind: str) -> Callable[[pytest.FixtureRequest], Make]:
     return prepare
 
 
+def _pair(asking: pytest.FixtureRequest) -> Make:
+    dsn = asking.getfixturevalue("postgres").app
+    front = _redis("bare")(asking)
+
+    def made(**options: Any) -> Store:
+        truth = PostgresStore(dsn, **{"pool_wait_s": 10.0, "lookup_timeout_s": 10.0, **options})
+        return PairStore(front(), truth, dsn=dsn)
+
+    return made
+
+
 KINDS: Mapping[str, Kind] = {
     "postgres": Kind(prepare=_postgres, has_vectors=True),
     "redis-sets": Kind(prepare=_redis("sets"), has_vectors=True),
     "redis-search": Kind(prepare=_redis("search"), has_vectors=True),
     "redis-bare": Kind(prepare=_redis("bare"), has_vectors=False),
+    "pair": Kind(prepare=_pair, has_vectors=True),
 }

@@ -18,10 +18,11 @@ _SQL = queries("invalidation")
 
 async def change(connection: Connection, tenant: str, names: Sequence[str]) -> int:
     """Give documents new change numbers; return how many entries that kills."""
-    values = {"tenant": storable(tenant), "names": sorted({storable(name) for name in names})}
+    changed = sorted({storable(name) for name in names})
+    values = {"tenant": storable(tenant), "names": changed}
     await connection.execute(_SQL["change_documents"], values)
     killed = await _number(connection, "count_killed", values)
-    await _notify(connection, "change", tenant)
+    await _notify(connection, "change", tenant, changed)
     return killed
 
 
@@ -68,5 +69,7 @@ async def _number(connection: Connection, name: str, values: dict[str, Any]) -> 
     return int(number)
 
 
-async def _notify(connection: Connection, kind: str, tenant: str) -> None:
-    await connection.execute(_SQL["notify"], {"payload": notice(kind, tenant)})
+async def _notify(
+    connection: Connection, kind: str, tenant: str, names: Sequence[str] = ()
+) -> None:
+    await connection.execute(_SQL["notify"], {"payload": notice(kind, tenant, names)})

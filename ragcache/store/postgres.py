@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..types import (
     Document,
     Entry,
     EntryId,
+    EntryState,
     JsonObject,
     Keys,
     Scope,
@@ -45,12 +47,22 @@ from .vectors import HALFVEC, VECTOR, Column, Lengths, column_for
 
 _LOOKUP, _STORING = queries("lookup"), queries("storing")
 _STATE = queries("state")
+#: The planner leaves out of a subquery what nobody asks it for: no answer, no lineage.
+_STANDING = f"SELECT f.id, f.state, f.current FROM ({_LOOKUP['find_exact']}) AS f"  # noqa: S608 -- our own text
 #: Candidates ranked beyond those asked for, since some may fall to a changed document.
 _OVERREACH = 24
 #: How many neighbours a walk keeps in sight (pgvector's own default).
 _EF_SEARCH = 40
 #: So many uses before psycopg prepares a statement by itself: never; see `session`.
 _ONLY_ON_REQUEST = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How an entry stands: its state, and whether its documents and its epoch are current."""
+
+    state: EntryState
+    current: bool
 
 
 class PostgresStore:
@@ -178,6 +190,13 @@ class PostgresStore:
             )
             rows = await cursor.fetchall()
         return exact_candidates(rows, scope, keys, now)
+
+    async def standing(self, scope: Scope, keys: Keys) -> Mapping[EntryId, Standing]:
+        """Return what `find_exact` would find, and how each of them stands, but no answer."""
+        async with self._reading(scope.tenant) as connection:
+            cursor = await connection.execute(_STANDING, key_values(scope, keys), prepare=True)
+            rows = await cursor.fetchall()
+        return {EntryId(id_): Standing(state=state, current=now) for id_, state, now in rows}
 
     async def find_similar(
         self, scope: Scope, vector: Vector, *, embedder: str, now: datetime, limit: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from redis import exceptions
@@ -82,6 +82,17 @@ class Link:
         with translated():
             async with asyncio.timeout(timeout_s):
                 return await self._run(*command, **where)
+
+    async def keys(self, pattern: str, *, timeout_s: float) -> AsyncIterator[str]:
+        """Yield the keys of a pattern, of all nodes of a cluster. Raises as `ask` does."""
+        with translated():
+            walk = self._client.scan_iter(match=pattern, count=1000)
+            while True:
+                async with asyncio.timeout(timeout_s):
+                    key = await anext(walk, None)
+                if key is None:
+                    return
+                yield key.decode()
 
     @staticmethod
     def _node(client: RedisCluster, near: str) -> Any:

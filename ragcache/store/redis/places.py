@@ -4,7 +4,7 @@
     rc1:{<tenant>}:changed    documents that changed, by number
     rc1:{<tenant>}:e:<id>     an entry
     rc1:{<tenant>}:x:<key>    ids under an exact key;    m: under a normal one
-    rc1:{<tenant>}:n:<name>   ids of entries that a document's name can kill
+    rc1:{<tenant>}:n:<name>   ids of entries that a document's name (a digest of it) can kill
     rc1:{<tenant>}:u:<space>  ids of a namespace by last use;    t: by expiry
     rc1:{<tenant>}:v:<place>  vectors of one partition and embedder
     rc1:{<tenant>}:w:<who>    what a principal has left;    s: a state;    l: a turn

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +26,7 @@ from ...types import (
     Vector,
 )
 from .. import vectors
-from ..notices import notice
+from ..notices import Notice, name_digest, notice
 from ..rows import document_names, lineage_names, storable
 from . import entries, places, server
 from .link import Link, Value
@@ -181,7 +182,7 @@ class RedisStore:
 
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""
-        names = document_names(documents)
+        names = [name_digest(scope.tenant, name) for name in document_names(documents)]
         epoch, numbers = await self._look(
             "snapshot", places.prefix(scope.tenant), places.space(scope), json.dumps(names)
         )
@@ -220,6 +221,8 @@ class RedisStore:
         dimensions = len(vector) // 4 if known.vectors else 0
         if dimensions and known.vectors == "search":
             await self._ensure_index(prefix, dimensions)
+        tenant = entry.scope.tenant
+        names = [name_digest(tenant, name) for name in lineage_names(entry.lineage)]
         keys = (f"{prefix}x:{entry.keys.exact}", f"{prefix}m:{entry.keys.normal}")
         told: bytes = await self._write(
             "put",
@@ -228,10 +231,10 @@ class RedisStore:
             places.space(entry.scope),
             entry.keys.exact,
             entry.keys.normal,
-            places.writer(entry.scope.tenant, entry.scope.principal),
+            places.writer(tenant, entry.scope.principal),
             entry.scope.partition,
             entry.state,
-            json.dumps(lineage_names(entry.lineage)),
+            json.dumps(names),
             str(snapshot.epoch),
             json.dumps(dict(snapshot.changes)),
             self._quota,
@@ -260,11 +263,16 @@ class RedisStore:
         From its return on, no entry with one of them in its lineage is served, and no answer
         begun before is stored.
         """
-        prefix, told = places.prefix(tenant), notice("change", tenant)
-        distinct = sorted({storable(name) for name in names})
+        distinct = sorted(set(names))
+        digests = [name_digest(tenant, name) for name in distinct]
+        return await self._change(
+            places.prefix(tenant), digests, notice("change", tenant, distinct)
+        )
+
+    async def _change(self, prefix: str, digests: Sequence[str], told: str) -> int:
         killed = 0
-        for at in range(0, len(distinct), _BATCH):
-            batch = json.dumps(distinct[at : at + _BATCH])
+        for at in range(0, len(digests), _BATCH):
+            batch = json.dumps(digests[at : at + _BATCH])
             killed += await self._write("change", prefix, batch, told, _CHANGED_MAX)
         return killed
 
@@ -295,7 +303,10 @@ class RedisStore:
         prefix = places.prefix(tenant)
         if dry_run:
             return int(await self._look("count", prefix))
-        many, aside = await self._write("purge", prefix, notice("purge", tenant), "")
+        return await self._purge(prefix, notice("purge", tenant))
+
+    async def _purge(self, prefix: str, told: str) -> int:
+        many, aside = await self._write("purge", prefix, told, "")
         for name in aside:
             key = prefix + name.decode()
             while await self._write("clear", prefix, _BATCH, keys=(key,)):
@@ -345,6 +356,32 @@ class RedisStore:
         than none.
         """
         return self._turns.alone(scope, key)
+
+    # --- as a copy of another store ------------------------------------------------------------
+
+    async def copy(self, entry: Entry) -> None:
+        """Keep a copy of an entry that another store answers for, in place of an older one."""
+        plain = replace(entry, vector=None)
+        begun = await self.snapshot(entry.scope, ())
+        await self._put(plain, begun, replacing=True)
+
+    async def heed(self, heard: Notice) -> None:
+        """Drop what an invalidation of the other store makes worthless.
+
+        The documents that changed where the notice says which, else all copies of the tenant.
+        """
+        prefix = places.prefix_of(heard.digest)
+        told = json.dumps({"kind": heard.kind, "tenant": heard.digest})
+        if heard.kind == "change" and heard.names:
+            await self._change(prefix, heard.names, told)
+        else:
+            await self._purge(prefix, told)
+
+    async def forget(self) -> None:
+        """Drop all copies of all tenants: invalidations of the other store may have been missed."""
+        async for clock in self._link.keys("rc1:{*}:clock", timeout_s=self._write_timeout_s):
+            digest = clock.removeprefix("rc1:{").removesuffix("}:clock")
+            await self.heed(Notice(kind="purge", digest=digest))
 
     # --- asking ------------------------------------------------------------------------------
 

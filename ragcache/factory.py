@@ -17,7 +17,7 @@ from .errors import ConfigError
 from .events import Hooks
 from .layout import LayoutPolicy
 from .lookup import LookupPolicy
-from .pipeline import Budgets, Pipeline, Policies
+from .pipeline import Budgets, Pipeline, Policies, guard_for
 from .pipeline.asking import utc_now
 from .portal import Portal
 from .protocols import Embedder, Store, Target
@@ -25,11 +25,17 @@ from .settings import EmbeddingSettings, Settings, StoreSettings, TelemetrySetti
 from .telemetry.hooks import subscribe
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from .store.embedded import EmbeddedPostgres
+    from .store.postgres import PostgresStore
+    from .store.redis.store import RedisStore
     from .targets.openai import OpenAITarget
+    from .targets.vllm import VLLMTarget
     from .telemetry.recorder import Recorder
 
 P = TypeVar("P")
+_FRONT_TIMEOUT_S = 0.02
 
 
 class RagCache(Pipeline):
@@ -40,7 +46,7 @@ class RagCache(Pipeline):
     """
 
     _server: EmbeddedPostgres | None = None
-    _own_target: OpenAITarget | None = None
+    _own_target: OpenAITarget | VLLMTarget | None = None
     _telemetry: TelemetrySettings | None = None
     _app_dsn = ""
     _recorder: Recorder | None = None
@@ -74,6 +80,7 @@ class RagCache(Pipeline):
             salt_secret=_salt_secret(settings, home),
             policies=_policies(settings),
             hooks=hooks,
+            system="\n\n".join(settings.prompt.stable_prefix),
         )
         cache._server, cache._own_target = parts.server, made
         cache._telemetry, cache._app_dsn = settings.telemetry, parts.app_dsn
@@ -123,18 +130,28 @@ class _Stored:
     ops_dsn: str = ""
 
 
-def _target(settings: Settings) -> OpenAITarget | None:
+def _target(settings: Settings) -> OpenAITarget | VLLMTarget | None:
     if not settings.model.name:
         return None
     from .targets.openai import OpenAITarget
+    from .targets.vllm import VLLMTarget
 
-    return OpenAITarget(
-        model=settings.model.name,
-        base_url=settings.api.base_url,
-        api_key=settings.api.key(),
-        timeout_s=settings.api.timeout_s,
-        provider=settings.api.provider,
-    )
+    api = settings.api
+    shared: dict[str, Any] = {
+        "model": settings.model.name,
+        "api_key": api.key(),
+        "headers": {name: value.get_secret_value() for name, value in api.headers.items()},
+        "timeout_s": api.timeout_s,
+        "connect_s": api.connect_s,
+        "attempts": api.attempts,
+        "roles": api.roles,
+    }
+    if api.provider == "vllm" and (api.replicas or api.base_url):
+        urls = api.replicas or (api.base_url,)
+        return VLLMTarget(base_urls=urls, kv_events=api.kv_events, kv_topic=api.kv_topic, **shared)
+    if api.replicas:
+        raise ConfigError("api.replicas are vLLM servers: set api.provider = 'vllm'")
+    return OpenAITarget(base_url=api.base_url, provider=api.provider, **shared)
 
 
 def _store(settings: StoreSettings) -> _Stored:
@@ -142,25 +159,56 @@ def _store(settings: StoreSettings) -> _Stored:
     if settings.kind == "none":
         return _Stored(home=settings.home)
     if settings.kind == "redis":
-        raise ConfigError("store.kind = 'redis' needs the redis store: it is not there yet")
+        store = _redis(settings, settings.redis_dsn or settings.dsn)
+        return _Stored(store=store, home=settings.home)
     try:
         from .store.embedded import ensure
         from .store.postgres import PostgresStore
     except ImportError as error:
-        raise ConfigError(
-            f"the Postgres store needs {error.name}: pip install 'ragcache-middleware[postgres]'"
-        ) from error
+        raise _missing("Postgres", "postgres", error) from error
     ensured = None if settings.dsn.get_secret_value() else ensure(settings.home)
     app = ensured.dsns.app if ensured else settings.dsn.get_secret_value()
-    store = PostgresStore(
+    truth = PostgresStore(
         app, pool_size=settings.pool_size, quota=settings.quota, halfvec=settings.halfvec
     )
     return _Stored(
-        store=store,
+        store=truth if settings.kind == "postgres" else _pair(settings, truth, app),
         home=ensured.server.home if ensured else settings.home,
         server=ensured.server if ensured else None,
         app_dsn=app,
         ops_dsn=ensured.dsns.ops if ensured else settings.ops_dsn.get_secret_value(),
+    )
+
+
+def _redis(settings: StoreSettings, dsn: SecretStr, **options: Any) -> RedisStore:
+    """Return a store in Redis; processes that share it must sign with the same keys."""
+    try:
+        from .store.redis.store import RedisStore
+    except ImportError as error:
+        raise _missing("Redis", "redis", error) from error
+    if not dsn:
+        raise ConfigError("the Redis store needs store.redis_dsn: redis://, rediss:// or unix://")
+    return RedisStore(
+        dsn.get_secret_value(),
+        cluster=settings.redis_cluster,
+        pool_size=settings.pool_size,
+        quantised=settings.halfvec,
+        quota=settings.quota,
+        **options,
+    )
+
+
+def _pair(settings: StoreSettings, truth: PostgresStore, app_dsn: str) -> Store:
+    # Redis may take less than the lookup's budget, so that Postgres can still answer in its place.
+    front = _redis(settings, settings.redis_dsn, lookup_timeout_s=_FRONT_TIMEOUT_S)
+    from .store.pair import PairStore
+
+    return PairStore(front, truth, dsn=app_dsn)
+
+
+def _missing(store: str, extra: str, error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"the {store} store needs {error.name}: pip install 'ragcache-middleware[{extra}]'"
     )
 
 
@@ -216,9 +264,12 @@ def _embedder(settings: EmbeddingSettings, base_url: str, api_key: str) -> Embed
 
 
 def _policies(settings: Settings) -> Policies:
+    lookup = _policy(LookupPolicy, settings.lookup, "lookup")
+    guard = _policy(partial(guard_for, lookup), settings.guard, "guard")
     return Policies(
         layout=_policy(LayoutPolicy, settings.layout, "layout"),
-        lookup=_policy(LookupPolicy, settings.lookup, "lookup"),
+        lookup=lookup,
+        guard=guard if settings.guard else None,
         admission=_policy(AdmissionPolicy, settings.admission, "admission"),
         budgets=Budgets(
             store_s=settings.budgets.store_ms / 1000,
@@ -228,7 +279,7 @@ def _policies(settings: Settings) -> Policies:
     )
 
 
-def _policy(kind: type[P], values: dict[str, Any], section: str) -> P:
+def _policy(kind: Callable[..., P], values: dict[str, Any], section: str) -> P:
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     except TypeError as error:
@@ -240,6 +291,11 @@ def _policy(kind: type[P], values: dict[str, Any], section: str) -> P:
 
 def _keyring(settings: Settings, home: Path | None) -> KeyRing:
     security = settings.security
+    if not security.signing_keys and settings.store.kind == "redis" and home is None:
+        raise ConfigError(
+            "processes that share a Redis must sign with the same key: set "
+            "security.signing_keys, or store.home, a folder in which one is made"
+        )
     if not security.signing_keys:
         return KeyRing({"local": _kept(home, "signing.key")}, "local")
     keys = {kid: key.get_secret_value().encode() for kid, key in security.signing_keys.items()}
@@ -262,6 +318,7 @@ def _kept(home: Path | None, name: str) -> bytes:
     if home is None:
         return secrets.token_bytes(32)
     path = Path(home) / name
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 -- only os.open takes the mode
             file.write(secrets.token_bytes(32))

@@ -21,8 +21,15 @@ from pydantic_settings import (
 )
 
 from .errors import ConfigError
+from .shapes import translated
 
-StoreName = Literal["postgres", "redis", "none"]
+#: Postgres, Redis, none, or Redis in front of Postgres.
+StoreName = Literal["postgres", "redis", "none"] | tuple[Literal["redis"], Literal["postgres"]]
+
+#: Whose server it is: which cache fields it takes, and which rules and prices hold.
+Provider = Literal[
+    "generic", "openai", "vllm", "anthropic", "deepseek", "gemini", "kimi", "mistral", "qwen"
+]
 
 
 class _Section(BaseModel):
@@ -32,15 +39,26 @@ class _Section(BaseModel):
 class ApiSettings(_Section):
     """The model's side.
 
-    `base_url` goes up to and including the version (`https://host/v1`); the key itself, or the
-    name of the environment variable that holds it.
+    `base_url` goes up to and including the version (`https://host/v1`); `replicas` are several such
+    addresses of vLLM servers with the same model, and `kv_events` where each of them publishes
+    its KV events. The key itself, or the name of the environment variable that holds it;
+    `headers` are sent with each request. `timeout_s` bounds the wait for each byte of an answer,
+    `connect_s` that for a connection; `attempts` is how often a call is made where the server was
+    not reached or is too busy. `roles` is what the model's chat template accepts.
     """
 
     base_url: str = ""
+    replicas: tuple[str, ...] = ()
+    kv_events: tuple[str, ...] = ()
+    kv_topic: str = ""
     api_key: SecretStr = SecretStr("")
     api_key_env: str = ""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
     timeout_s: float = Field(default=60.0, gt=0)
-    provider: Literal["openai", "vllm", "generic"] = "generic"
+    connect_s: float = Field(default=10.0, gt=0)
+    attempts: int = Field(default=3, ge=1)
+    provider: Provider = "generic"
+    roles: Literal["any", "strict", "no_system"] = "any"
 
     def key(self) -> str:
         """Return the API key."""
@@ -53,6 +71,39 @@ class ModelSettings(_Section):
     name: str = ""
 
 
+class EngineSettings(_Section):
+    """A vLLM engine of one's own, for `ragcache vllm-args` and an engine in this process.
+
+    `args` are vLLM's own engine arguments, by name with underscores, over those of the preset.
+    """
+
+    preset: Literal["balanced", "long_context", "many_tenants"] = "balanced"
+    platform: Literal["cuda", "rocm", "xpu", "cpu"] = "cuda"
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class ServerSettings(_Section):
+    """Where the gateway listens."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+
+
+class PromptSettings(_Section):
+    """What the prompts of this application are made of.
+
+    `stable_prefix` is the system text of requests that bring none. The order of the rest is
+    ragcache's own: documents first, then what varies.
+    """
+
+    stable_prefix: tuple[str, ...] = ()
+    semi_stable: tuple[Literal["retrieved_docs"], ...] = ("retrieved_docs",)
+    variable_tail: tuple[Literal["user_question", "latest_turn"], ...] = (
+        "user_question",
+        "latest_turn",
+    )
+
+
 class StoreSettings(_Section):
     """Where answers live. Without a DSN an embedded Postgres is started in `home`.
 
@@ -60,12 +111,15 @@ class StoreSettings(_Section):
     maintenance in the background every `maintain_every_s` seconds (0: never; an embedded Postgres
     needs no DSN for it). `quota` is the most entries of a namespace of a tenant without its own;
     `index_at` the vectors of a partition from which it gets an index; `halfvec` keeps vectors in
-    half precision.
+    half precision. `redis_dsn` is the Redis of `kind = "redis"` and `kind = ["redis", "postgres"]`,
+    `redis_cluster` says that it is a cluster.
     """
 
     kind: StoreName = "postgres"
     dsn: SecretStr = SecretStr("")
     ops_dsn: SecretStr = SecretStr("")
+    redis_dsn: SecretStr = SecretStr("")
+    redis_cluster: bool = False
     home: Path | None = None
     pool_size: int = Field(default=8, ge=1)
     quota: int = Field(default=100_000, ge=0)
@@ -131,8 +185,8 @@ class TelemetrySettings(_Section):
 
 
 class Settings(BaseSettings):
-    """All settings of a cache. `layout`, `lookup` and `admission` take the fields of
-    `LayoutPolicy`, `LookupPolicy` and `AdmissionPolicy`.
+    """All settings of a cache. `layout`, `lookup`, `admission` and `guard` take the fields of
+    `LayoutPolicy`, `LookupPolicy`, `AdmissionPolicy` and `GuardPolicy`.
     """
 
     model_config = SettingsConfigDict(
@@ -141,6 +195,9 @@ class Settings(BaseSettings):
 
     api: ApiSettings = ApiSettings()
     model: ModelSettings = ModelSettings()
+    engine: EngineSettings = EngineSettings()
+    server: ServerSettings = ServerSettings()
+    prompt: PromptSettings = PromptSettings()
     store: StoreSettings = StoreSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     budgets: BudgetSettings = BudgetSettings()
@@ -149,6 +206,7 @@ class Settings(BaseSettings):
     layout: dict[str, Any] = Field(default_factory=dict)
     lookup: dict[str, Any] = Field(default_factory=dict)
     admission: dict[str, Any] = Field(default_factory=dict)
+    guard: dict[str, Any] = Field(default_factory=dict)
 
     @classmethod
     def settings_customise_sources(
@@ -166,10 +224,12 @@ class Settings(BaseSettings):
     def load(cls, path: str | Path | None = None, **overrides: Any) -> Self:
         """Read a file, the environment and arguments.
 
+        The file is in ragcache's own shape, or in one of those of `ragcache.shapes`.
+
         Raises:
             ConfigError: The file is missing or malformed, or a setting is unknown or wrong.
         """
-        values = _merged(_read(Path(path)) if path else {}, overrides)
+        values = _merged(_long(translated(_read(Path(path)))) if path else {}, _long(overrides))
         _refuse_unknown(values)
         try:
             return cls(**values)
@@ -189,6 +249,14 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"settings file {path} must hold a table at its top")
     return values
+
+
+def _long(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`store = "redis"` says no more than `store.kind = "redis"`."""
+    store = values.get("store")
+    if isinstance(store, (str, list, tuple)):
+        return {**values, "store": {"kind": store}}
+    return dict(values)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

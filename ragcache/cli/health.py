@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from .console import print_json, print_table, say
 from .options import AsJson, Config, OpsDsn
-from .places import database
+from .places import database, settings_from
 from .verbs import add
 
 if TYPE_CHECKING:
-    from ..store.reports import Finding
+    from ..store.findings import Finding
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,13 +27,25 @@ def doctor(dsn: OpsDsn = None, config: Config = None, as_json: AsJson = False) -
     """Check everything that serving needs; exit with 3 where something is wrong."""
     import asyncio
 
-    from ..store import reports
+    store = settings_from(config).store
+    findings = [] if store.kind == "redis" else list(_postgres(config, dsn))
+    if "redis" in store.kind:
+        from ..store.redis.health import doctor as look
 
-    with database(config, dsn) as place:
-        findings = asyncio.run(reports.doctor(place.app or place.ops, place.ops))
+        redis_dsn = (store.redis_dsn or store.dsn).get_secret_value()
+        findings += asyncio.run(look(redis_dsn, cluster=store.redis_cluster))
     _tell(findings, as_json)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(3)
+
+
+def _postgres(config: Path | None, dsn: str | None) -> Sequence[Finding]:
+    import asyncio
+
+    from ..store import reports
+
+    with database(config, dsn) as place:
+        return asyncio.run(reports.doctor(place.app or place.ops, place.ops))
 
 
 def _tell(findings: Sequence[Finding], as_json: bool) -> None:

@@ -77,7 +77,7 @@ def database(config: Path | None, dsn: str | None = None) -> Iterator[Place]:
             "set store.ops_dsn or RAGCACHE_STORE__OPS_DSN, or pass --dsn with the ops role's DSN "
             "that `ragcache init` made"
         )
-    if settings.store.kind != "postgres":
+    if "postgres" not in settings.store.kind:
         raise ConfigError(
             f"this verb works on Postgres and store.kind is {settings.store.kind!r}: "
             "pass --dsn, or set store.kind = 'postgres'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -55,7 +55,7 @@ def name_digest(tenant: str, name: str) -> str:
     return sha256(framed.encode()).hexdigest()[:32]
 
 
-async def notices(dsn: str) -> AsyncIterator[Notice]:
+async def notices(dsn: str) -> AsyncGenerator[Notice, None]:
     """Yield notices as they are committed, on a connection of its own.
 
     It needs a session: not through a pooler in transaction mode. What is kept in memory on the

@@ -63,6 +63,7 @@ class PairStore:
         self, front: RedisStore, truth: PostgresStore, *, dsn: str, name: str = "redis+postgres"
     ) -> None:
         self.name = name
+        self.has_vectors = truth.has_vectors
         self.front = front
         self.truth = truth
         self._dsn = dsn
@@ -70,11 +71,6 @@ class PairStore:
         self._copying: set[asyncio.Task[None]] = set()
         self._suspects: set[EntryId] = set()
         self._listening: asyncio.Task[None] | None = None
-
-    @property
-    def has_vectors(self) -> bool:
-        """Whether `find_similar` can answer: Postgres does."""
-        return self.truth.has_vectors
 
     # --- coming and going --------------------------------------------------------------------
 

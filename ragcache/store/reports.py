@@ -13,6 +13,7 @@ from psycopg_pool import AsyncConnectionPool
 from ..errors import StoreError
 from . import checks, migrations
 from .errors import translated
+from .findings import Finding
 from .ops import SQL, connected, inside, tenants
 from .rows import storable
 from .session import Pool
@@ -40,15 +41,6 @@ class Stats:
     namespaces: tuple[NamespaceStats, ...] = ()
     #: How many vectors each embedder has made: only those of the one in use can be hits.
     embedders: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    detail: str = ""
 
 
 def stats(ops_dsn: str, *, now: datetime, tenant: str | None = None) -> Stats:

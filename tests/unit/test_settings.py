@@ -56,3 +56,26 @@ def test_secrets_are_masked(tmp_path):
     settings = Settings.load(write(tmp_path, '[api]\napi_key = "sk-very-secret"\n'))
     assert "sk-very-secret" not in repr(settings)
     assert settings.api.key() == "sk-very-secret"
+
+
+def test_a_store_may_be_named_in_one_word_or_two(tmp_path, monkeypatch):
+    assert Settings.load(write(tmp_path, 'store = "redis"\n')).store.kind == "redis"
+    both = write(tmp_path, 'store = ["redis", "postgres"]\n')
+    assert Settings.load(both).store.kind == ("redis", "postgres")
+    monkeypatch.setenv("RAGCACHE_STORE__REDIS_DSN", "redis://secret@host")
+    settings = Settings.load(both, store={"kind": ["redis", "postgres"], "pool_size": 3})
+    assert settings.store.redis_dsn.get_secret_value() == "redis://secret@host"
+    assert "secret@" not in repr(settings)
+    with pytest.raises(ConfigError, match=r"store\.kind"):
+        Settings.load(store=["postgres", "redis"])
+
+
+def test_a_redis_needs_a_dsn_and_a_key_that_its_processes_share(tmp_path):
+    with pytest.raises(ConfigError, match=r"store\.redis_dsn"):
+        RagCache.open(Settings.load(store="redis", embedding={"model": ""}))
+    store = {"kind": "redis", "redis_dsn": "redis://localhost"}
+    with pytest.raises(ConfigError, match="sign with the same key"):
+        RagCache.open(Settings.load(store=store, embedding={"model": ""}))
+    home = {**store, "home": tmp_path / "new" / "home"}
+    assert RagCache.open(Settings.load(store=home, embedding={"model": ""}))
+    assert (tmp_path / "new" / "home" / "signing.key").stat().st_mode & 0o777 == 0o600

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -15,7 +15,7 @@ from .errors import translated
 _CHANNELS = "rc1:*:notices"
 
 
-async def notices(dsn: str) -> AsyncIterator[Notice]:
+async def notices(dsn: str) -> AsyncGenerator[Notice, None]:
     """Yield notices as they are made, on a connection of its own; of all nodes of a cluster.
 
     What is kept in memory on the strength of it must be dropped when this raises, since notices

@@ -83,6 +83,8 @@ class RedisStore:
         name: str = "redis",
     ) -> None:
         self.name = name
+        #: Whether this server can search by likeness; unknown, hence no, before it answered.
+        self.has_vectors = False
         self._lookup_timeout_s = lookup_timeout_s
         self._write_timeout_s = write_timeout_s
         self._quantisation = "Q8" if quantised else "NOQUANT"
@@ -99,11 +101,6 @@ class RedisStore:
         self._server: Server | None = None
         self._checking = asyncio.Lock()
         self._indexes: dict[str, float] = {}
-
-    @property
-    def has_vectors(self) -> bool:
-        """Whether this server can search by likeness; unknown, hence no, before it answered."""
-        return self._server is not None and self._server.vectors != ""
 
     # --- coming and going --------------------------------------------------------------------
 
@@ -129,7 +126,8 @@ class RedisStore:
             async with self._checking:
                 if self._server is None:
                     self._server = await server.look(self._link)
-                    say = _log.info if self._server.vectors else _log.warning
+                    self.has_vectors = self._server.vectors != ""
+                    say = _log.info if self.has_vectors else _log.warning
                     say("the %s store is %s", self.name, self._server.detail)
         return self._server
 

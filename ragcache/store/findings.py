@@ -1,0 +1,14 @@
+"""What looking at a store's health finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .asking import Budgets, Policies
+from .asking import Budgets, Policies, guard_for
 from .pipeline import Pipeline
 
-__all__ = ["Budgets", "Pipeline", "Policies"]
+__all__ = ["Budgets", "Pipeline", "Policies", "guard_for"]

@@ -65,8 +65,8 @@ class Collected:
         delta = choice.delta
         if delta is None:
             return ""
-        if delta.refusal:
-            self._refusal.append(delta.refusal)
+        if refusal := getattr(delta, "refusal", None):  # vLLM has none
+            self._refusal.append(refusal)
         for call in delta.tool_calls or ():
             _merge(self._calls, call.model_dump())
         text: str = delta.content or ""

@@ -58,6 +58,7 @@ class Pipeline:
         count: Counts tokens of a text; a quarter of its characters by default.
         deployment: Processes of one deployment share what they learn of the error rate.
         draw: Uniform numbers in [0, 1): which hits are verified, how far lifetimes vary.
+        system: System text of requests that bring none.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class Pipeline:
         count: Count = quarter_of_characters,
         deployment: str = "default",
         draw: Callable[[], float] = random.random,
+        system: str = "",
     ) -> None:
         policies = policies or Policies()
         self.target = target
         self.hooks = hooks or Hooks()
         self._clock = clock
         self._count = count
+        self._system = system
         self._parts = Parts(
             store=store, embedder=embedder, budgets=policies.budgets, hooks=self.hooks
         )
@@ -267,9 +270,10 @@ class Pipeline:
             async for chunk in chunks:
                 yield chunk
 
-    @staticmethod
-    def _asking(request: Request, target: Target) -> Asking:
+    def _asking(self, request: Request, target: Target) -> Asking:
         model = request.model or target.model
+        if self._system and not _has_system(request):
+            request = request.replace(system=self._system)
         return ask(request, Asked(name=target.name, model=model, provider=target.provider))
 
     def _target(self, given: Target | None) -> Target:
@@ -376,3 +380,9 @@ def _flight_key(asking: Asking) -> str:
     request = asking.request
     alone = asking.request_id if request.no_cache or request.no_collapse else ""
     return f"{asking.keys.exact}:{request.no_store}:{request.refresh}:{alone}"
+
+
+def _has_system(request: Request) -> bool:
+    return bool(request.system or request.formatted) or any(
+        message.role in ("system", "developer") for message in request.history
+    )

@@ -199,11 +199,7 @@ class Arranging:
     def reuse(self, arranged: Arranged, completion: Completion) -> Reuse:
         """Return what was predicted and served, and why they differ; learn from it."""
         predicted, tree = completion.predicted_tokens, arranged.tree
-        known = replace(
-            arranged.expected,
-            served_tokens=completion.usage.cached_tokens,
-            prompt_tokens=completion.usage.input_tokens,
-        )
+        known = replace(arranged.expected, served_tokens=completion.usage.cached_tokens)
         if predicted is not None:
             known = replace(known, predicted_tokens=predicted, mirrored=True)
         plan, engine = arranged.layout.plan, completion.engine
@@ -238,7 +234,9 @@ class Arranging:
     def remember(self, asking: Asking, arranged: Arranged, completion: Completion) -> None:
         """Keep what this turn sent, in the background, for the next turn to continue."""
         store, request = self._parts.store, asking.request
-        if store is None or request.no_store or request.formatted is not None:
+        if store is None or self._parts.store_is_away:
+            return
+        if request.no_store or request.formatted is not None:
             return
         answer = Message(role="assistant", content=completion.text)
         now = self._clock()

@@ -92,6 +92,11 @@ class Parts:
         with self.waiting(asking):
             return await self._passed_by(asking, bounded, part="store")
 
+    @property
+    def store_is_away(self) -> bool:
+        """Whether the store has failed so often just now that it is not asked."""
+        return self._store_breaker.open
+
     def left_s(self, asking: Asking) -> float:
         """Return how long a request may still wait for the store."""
         return self.budgets.store_s - asking.waited.store_s
@@ -168,8 +173,12 @@ class Parts:
     def queued(self, work: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T] | None:
         """Do work with the store in the background, in turn; `close` waits for it.
 
-        None where too much is waiting, or where work of the same name waits and will do.
+        None where too much is waiting, where work of the same name waits and will do, or where
+        the store has failed too often just now.
         """
+        if self.store_is_away:
+            work.close()
+            return None
         task = self._backlog.add(work, name=name)
         return None if task is None else self._kept(task)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -139,6 +139,15 @@ class Watched(Protocol):
 
     def watch(self, lost: Callable[[], None]) -> None:
         """Have `lost` called when its engine was restarted, or went away."""
+
+
+@runtime_checkable
+class Mirrored(Protocol):
+    """A target that knows what its engines' caches hold, by their own events."""
+
+    @property
+    def held(self) -> Container[bytes] | None:
+        """Names of the KV blocks held now (`Completion.engine`); None where no events come."""
 
 
 class Embedder(Protocol):

@@ -443,11 +443,23 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineBlocks:
+    """The full KV blocks of a prompt in the target's engine, in order, by the mirror's names.
+
+    `block_size` and `prompt_tokens` are in tokens.
+    """
+
+    names: tuple[bytes, ...]
+    block_size: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """A model's answer. `raw` is the target's own object, handed through to an adapter.
 
     `predicted_tokens` is what the target's engine was known to hold of the prompt just before, by
-    its own events; None where nobody knows.
+    its own events, `engine` where the prompt stands there; None where nobody knows.
     """
 
     text: str
@@ -459,6 +471,7 @@ class Completion:
     id: str = ""
     raw: Any = None
     predicted_tokens: int | None = None
+    engine: EngineBlocks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

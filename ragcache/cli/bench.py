@@ -45,8 +45,8 @@ def layout(
     """Replay retrievals and measure the prefix reuse of a layout.
 
     Prints the share of document tokens found in an unbounded prefix cache and in one that holds
-    10 % of the trace, how far documents move, the time a request takes, and the relative input
-    cost at each provider.
+    10 % of the trace, how far documents move, the processor time a request takes, and the relative
+    input cost at each provider.
     """
     from ..bench.layout import replay
 

@@ -24,6 +24,7 @@ from .conversation import (
 from .difference import Difference, first_difference
 from .engine import (
     AllBlocksCleared,
+    BlockHash,
     BlockRemoved,
     BlockStored,
     EngineMirror,
@@ -32,8 +33,8 @@ from .engine import (
     block_ends,
     token_ends,
 )
-from .forest import GroupTree, PrefixForest
-from .gap import Served, cause_of_gap
+from .forest import GroupTree, PrefixForest, SentBefore
+from .gap import Served, cause_of_gap, learn_life
 from .marks import caller_marks, plan_breakpoints
 from .parts import marked, parted
 from .plan import Count, Part, Plan, Step
@@ -45,6 +46,7 @@ from .warm import HotPrefix, HotPrompts, Rollout
 
 __all__ = [
     "AllBlocksCleared",
+    "BlockHash",
     "BlockRemoved",
     "BlockStored",
     "CacheRules",
@@ -67,6 +69,7 @@ __all__ = [
     "PrefixForest",
     "Price",
     "Rollout",
+    "SentBefore",
     "Served",
     "Slot",
     "Step",
@@ -83,6 +86,7 @@ __all__ = [
     "for_host",
     "from_json",
     "labels_of",
+    "learn_life",
     "map_tool_arguments",
     "marked",
     "next_key",

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..keys import fingerprint
 from ..types import Block, Fingerprint, Layout, Message, Request
+from .alignment import aligned
 from .assembly import Context, finished, head_of, ordered, step_of
 from .blocks import make_blocks
 from .canonical import canonical_tools
@@ -69,14 +70,14 @@ def _own(request: Request, context: Context, conversation: Conversation | None) 
     newest, ends = _newest_turn(placed, tail)
     messages = (*before, newest)
     old = ranked_behind(earlier.placed, len(request.documents))
-    steps = _steps(placed, earlier, before, head, context.count) if earlier.placed else None
+    steps = _steps(placed, earlier, before, head, context) if earlier.placed else None
     layout = finished(
         messages,
         tools,
         head=head if earlier.placed or not request.history else start,
         blocks=(*(_reranked(p, again) for p in old), *placed),
         cuts=(*((p.message + len(system), p.end) for p in old), *((len(before), e) for e in ends)),
-        steps=steps or tuple(step_of(block, context.count) for block in placed),
+        steps=steps or tuple(step_of(block, context) for block in placed),
         context=context,
     )
     layout = replace(layout, dropped=fitted.dropped, notes=_notes(fitted, earlier))
@@ -101,7 +102,7 @@ def _fresh_blocks(
     fitted = _fit(request, new, before, context)
     if fitted.dropped or fitted.notes:
         new = make_blocks(fitted.documents, policy=context.policy, taken=taken)
-    return new, again, fitted
+    return aligned(new, policy=context.policy, count=context.count), again, fitted
 
 
 def _split_sent(
@@ -149,14 +150,14 @@ def _steps(
     earlier: Continued,
     before: Sequence[Message],
     head: Step,
-    count: Count,
+    context: Context,
 ) -> tuple[Step, ...]:
     """Return the prefix of a later turn: what stands since the last block joins the next one."""
-    steps = [step_of(block, count) for block in placed]
+    steps = [step_of(block, context) for block in placed]
     if steps:
         texts = [message.text() for message in before]
         sent = head.tokens + sum(step.tokens for step in earlier.steps)
-        between = max(0, sum(count(text) for text in texts) - sent)
+        between = max(0, sum(context.count(text) for text in texts) - sent)
         key = fingerprint("turn", texts, steps[0].key)
         steps[0] = replace(steps[0], key=key, tokens=steps[0].tokens + between)
     return (*earlier.steps, *steps)

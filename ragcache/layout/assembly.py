@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..types import Block, Fingerprint, JsonObject, Layout, Message
 from .forest import GroupTree
@@ -24,6 +24,15 @@ class Context:
     now_s: float
     #: Block hashes in the order wanted, where a schedule has chosen it.
     wanted: tuple[Fingerprint, ...] | None = None
+    #: Tokens of the blocks, each counted once.
+    counted: dict[Fingerprint, int] = field(default_factory=dict)
+
+    def tokens_of(self, block: Block) -> int:
+        """Return the tokens of a block."""
+        known = self.counted.get(block.hash)
+        if known is None:
+            known = self.counted[block.hash] = self.count(block.text)
+        return known
 
 
 def head_of(parts: Sequence[Part], count: Count) -> Step:
@@ -42,7 +51,7 @@ def ordered(
     if context.wanted is not None:
         places = {key: at for at, key in enumerate(context.wanted)}
         return tuple(sorted(blocks, key=lambda b: places.get(b.hash, len(places) + b.rank)))
-    items = [Item(block.hash, context.count(block.text), block.text) for block in blocks]
+    items = [Item(block.hash, context.tokens_of(block), block.text) for block in blocks]
     tokens = head.tokens + sum(item.tokens for item in items)
     if not moving or tokens < context.policy.min_prefix_tokens:
         return tuple(blocks)
@@ -57,10 +66,16 @@ def ordered(
     return tuple(blocks[at] for at in order)
 
 
-def step_of(block: Block, count: Count) -> Step:
+def step_of(block: Block, context: Context) -> Step:
     """Return a block as a step of the prefix."""
-    names = dict.fromkeys(name for document in block.documents for name in document.names)
-    return Step(key=block.hash, tokens=count(block.text), names=tuple(names))
+    return Step(key=block.hash, tokens=context.tokens_of(block), names=_names_of(block))
+
+
+def _names_of(block: Block) -> tuple[str, ...]:
+    """Return under which names a change of the block's documents may be announced."""
+    if len(block.documents) == 1:
+        return block.documents[0].names
+    return tuple(dict.fromkeys(name for document in block.documents for name in document.names))
 
 
 def finished(
@@ -75,6 +90,7 @@ def finished(
 ) -> Layout:
     """Return the layout with its boundaries, its prediction, and what is to be remembered."""
     parts = parts_of(messages, tools)
+    named = {step.key: step.names for step in steps}
     return Layout(
         messages=messages,
         tools=tools,
@@ -85,6 +101,7 @@ def finished(
             head=head,
             steps=steps,
             ranked=tuple(b.hash for b in sorted(blocks, key=lambda block: block.rank)),
+            names={b.hash: named.get(b.hash) or _names_of(b) for b in blocks},
             parts=parts,
             cuts=cuts,
             total_tokens=sum(context.count(part.text) for part in parts),

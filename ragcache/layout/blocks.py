@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,25 +26,31 @@ _KNOWN_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True)
+class _Printed:
+    """A text under its source, all but the label it is printed with.
+
+    `digits` is a long decimal number without a leading zero, of which a label is the start.
+    """
+
+    text: str
+    source: str
+    identity: Fingerprint
+    digits: str
+    tag: str
+    attributes: str
+
+    def labelled(self, label: Label) -> str:
+        """Return the bytes of the block."""
+        return f'<{self.tag} id="{label}"{self.attributes}>\n{self.text}\n</{self.tag}>'
+
+
+@dataclass(frozen=True, slots=True)
 class _Draft:
     """A block before its label is known to be unique."""
 
+    printed: _Printed
     documents: tuple[Document, ...]
     rank: int
-    text: str
-    source: str
-    identity: str
-
-    @property
-    def digits(self) -> str:
-        """A long decimal number without a leading zero, of which a label is the start."""
-        return _digits(self.identity)
-
-
-@lru_cache(maxsize=_KNOWN_TEXTS)
-def _digits(identity: str) -> str:
-    number = int(identity, 16)
-    return f"{number % 9 + 1}{number // 9}"
 
 
 def make_blocks(
@@ -61,7 +68,7 @@ def make_blocks(
     """
     drafts = _merge(documents, policy)
     labels = _labels(drafts, policy.label_digits, taken or {})
-    return tuple(_finish(draft, label, policy) for draft, label in zip(drafts, labels, strict=True))
+    return tuple([_finish(draft, label) for draft, label in zip(drafts, labels, strict=True)])
 
 
 def body_of(document: Document, policy: LayoutPolicy) -> str:
@@ -72,46 +79,57 @@ def body_of(document: Document, policy: LayoutPolicy) -> str:
     return known(document.text)
 
 
-def identity_of(source: str, text: str) -> str:
+def identity_of(source: str, text: str) -> Fingerprint:
     """Return the hash of source and printed text that label and block hash come from."""
-    known = _known_identity if len(text) <= _KNOWN_CHARACTERS else _identity
-    return known(source, text)
-
-
-# The same documents come again and again: what is known of a text is kept, of short ones only.
-_known_text = lru_cache(maxsize=_KNOWN_TEXTS)(normal_text)
-
-
-@lru_cache(maxsize=_KNOWN_TEXTS)
-def _known_identity(source: str, text: str) -> str:
-    return _identity(source, text)
-
-
-def _identity(source: str, text: str) -> str:
     name = source.encode("utf-8", "surrogatepass")
     framed = b"ragcache/block/1:%d:%b" % (len(name), name)
-    return hashlib.sha256(framed + text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(framed + text.encode("utf-8", "surrogatepass"))
+    return Fingerprint(digest.hexdigest())
 
 
 def _merge(documents: Sequence[Document], policy: LayoutPolicy) -> list[_Draft]:
     by_text: dict[str, list[tuple[int, Document]]] = {}
     for rank, document in enumerate(documents):
-        text = body_of(document, policy)
-        if text.strip():
-            by_text.setdefault(text, []).append((rank, document))
-    return [_draft(text, found) for text, found in by_text.items()]
+        by_text.setdefault(body_of(document, policy), []).append((rank, document))
+    return [_draft(text, found, policy) for text, found in by_text.items() if text.strip()]
 
 
-def _draft(text: str, found: Sequence[tuple[int, Document]]) -> _Draft:
+def _draft(text: str, found: Sequence[tuple[int, Document]], policy: LayoutPolicy) -> _Draft:
     # The smallest source name, never the best ranked one: a label must not depend on rank.
-    source = min(document.source for _, document in found)
+    chosen = found[0][1] if len(found) == 1 else min((d for _, d in found), key=_source)
+    known = _known_print if len(text) <= _KNOWN_CHARACTERS else _print
     return _Draft(
-        documents=tuple(document for _, document in found),
-        rank=found[0][0],
-        text=text,
-        source=source,
-        identity=identity_of(source, text),
+        known(text, chosen.source, _attributes(chosen, policy)),
+        tuple(document for _, document in found),
+        found[0][0],
     )
+
+
+def _source(document: Document) -> str:
+    return document.source
+
+
+def _attributes(document: Document, policy: LayoutPolicy) -> str:
+    """Return what the opening tag says beside the label."""
+    printed = policy.print_source and document.source
+    source = f" source={_quoted(document.source)}" if printed else ""
+    if not document.metadata:
+        return source
+    named = [(key, document.metadata.get(key)) for key in policy.metadata_keys]
+    said = [f" {key}={_quoted(value)}" for key, value in named if value not in (None, "")]
+    return source + "".join(said)
+
+
+def _print(text: str, source: str, attributes: str) -> _Printed:
+    identity = identity_of(source, text)
+    number = int(identity, 16)
+    digits = f"{number % 9 + 1}{number // 9}"
+    return _Printed(text, source, identity, digits, _free_tag(text), attributes)
+
+
+# The same documents come again and again: what is made of a short text is kept.
+_known_text = lru_cache(maxsize=_KNOWN_TEXTS)(normal_text)
+_known_print = lru_cache(maxsize=_KNOWN_TEXTS)(_print)
 
 
 def _labels(
@@ -119,7 +137,7 @@ def _labels(
 ) -> list[Label]:
     """Return one label a block. Those that collide are lengthened together, so that which of
     them came first makes no difference."""
-    lengths, digits = [length] * len(drafts), [draft.digits for draft in drafts]
+    lengths, digits = [length] * len(drafts), [draft.printed.digits for draft in drafts]
     while True:
         labels = [Label(d[:n]) for d, n in zip(digits, lengths, strict=True)]
         clashing = _clashing(drafts, labels, taken)
@@ -132,45 +150,29 @@ def _labels(
 def _clashing(
     drafts: Sequence[_Draft], labels: Sequence[Label], taken: Mapping[Label, Fingerprint]
 ) -> list[int]:
-    counts: dict[Label, int] = {}
-    for label in labels:
-        counts[label] = counts.get(label, 0) + 1
+    if not taken and len(set(labels)) == len(labels):
+        return []
+    counts = Counter(labels)
     return [
         at
         for at, label in enumerate(labels)
-        if (counts[label] > 1 or taken.get(label, drafts[at].identity) != drafts[at].identity)
+        if (counts[label] > 1 or _is_taken(label, drafts[at].printed, taken))
         and len(label) < _MOST_DIGITS
     ]
 
 
-def _finish(draft: _Draft, label: Label, policy: LayoutPolicy) -> Block:
+def _is_taken(label: Label, printed: _Printed, taken: Mapping[Label, Fingerprint]) -> bool:
+    return taken.get(label, printed.identity) != printed.identity
+
+
+def _finish(draft: _Draft, label: Label) -> Block:
     return Block(
         label=label,
-        text=render_block(label, draft, policy),
-        hash=Fingerprint(draft.identity),
+        text=draft.printed.labelled(label),
+        hash=draft.printed.identity,
         documents=draft.documents,
         rank=draft.rank,
     )
-
-
-def render_block(label: Label, draft: _Draft, policy: LayoutPolicy) -> str:
-    """Return the bytes of a block. The tag is one that its text does not contain."""
-    tag = _free_tag(draft.text)
-    head = [f'{tag} id="{label}"']
-    if policy.print_source and draft.source:
-        head.append(f"source={_quoted(draft.source)}")
-    metadata = _representative(draft).metadata
-    head.extend(
-        f"{key}={_quoted(metadata[key])}"
-        for key in policy.metadata_keys
-        if metadata.get(key) not in (None, "")
-    )
-    return f"<{' '.join(head)}>\n{draft.text}\n</{tag}>"
-
-
-def _representative(draft: _Draft) -> Document:
-    """Return the document whose metadata is printed: the one that gave the label."""
-    return next(d for d in draft.documents if d.source == draft.source)
 
 
 def _free_tag(text: str) -> str:

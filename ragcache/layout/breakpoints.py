@@ -27,6 +27,10 @@ _SPEAKS = 3
 _ANY = -1
 #: Weight of what is believed before a bucket was seen, in trials.
 _PRIOR = 2.0
+#: A prefix lost sooner than this share of its lifetime was not lost by age.
+_LEAST_SHARE = 0.25
+#: Weight of one observation of a lifetime.
+_OBSERVED = 0.25
 #: Lower ends of the classes of counts.
 _CLASSES = (1, 2, 3, 6, 12)
 
@@ -129,6 +133,26 @@ def believed_life_s(lifetime: Lifetime, learned: Learned) -> float | None:
     one believed gone but alive is read all the same.
     """
     return None if lifetime.seconds is None else lifetime.seconds * learned.life_share
+
+
+def correct_life(learned: Learned, lifetime: Lifetime, *, idle_s: float, held: bool) -> None:
+    """Correct the belief how long entries live by one that was, or was not, held after a time.
+
+    Only what contradicts the belief teaches. What is lost early was not lost by age: it was
+    evicted, or another replica was asked.
+
+    Args:
+        learned: Of the trust group.
+        lifetime: As documented.
+        idle_s: Since the entry was last used.
+        held: Whether the provider read it.
+    """
+    if lifetime.seconds is None:
+        return
+    share = idle_s / lifetime.seconds
+    contradicts = share > learned.life_share if held else share < learned.life_share
+    if contradicts and share >= _LEAST_SHARE:
+        learned.life_share += _OBSERVED * (min(share, 1.0) - learned.life_share)
 
 
 def plan_marks(

@@ -82,7 +82,7 @@ class EngineMirror:
     def __len__(self) -> int:
         return len(self._held)
 
-    def __contains__(self, block: BlockHash) -> bool:
+    def __contains__(self, block: object) -> bool:
         return block in self._held
 
     def apply(self, event: KvEvent) -> None:

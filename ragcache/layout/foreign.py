@@ -92,7 +92,7 @@ def foreign_layout(request: Request, formatted: Formatted, context: Context) -> 
         head=head,
         blocks=placed,
         cuts=cuts_of(formatted, [block.text for block in placed]),
-        steps=tuple(step_of(block, context.count) for block in placed),
+        steps=tuple(step_of(block, context) for block in placed),
         context=context,
     )
     rest = _standing(request.documents[known:], first=known)

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..types import Layout
 from .breakpoints import Boundary, Learned, MarkPlan, believed_life_s, note_sent
 from .difference import Difference, first_difference
+from .engine import BlockHash
 from .ordering import Knowledge
 from .plan import Part, Plan
 from .rules import CacheRules
 from .statistics import CoRetrieval
 from .tree import Eviction, PrefixTree, Record
+from .warm import HotPrompts
 from .wording import Wording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentBefore:
+    """How much of a prompt this trust group has sent before, whatever became of it.
+
+    Args:
+        tokens: Of the prefix.
+        idle_s: Since its end was last sent; None where nothing of it was.
+    """
+
+    tokens: int = 0
+    idle_s: float | None = None
 
 
 class GroupTree:
@@ -53,8 +68,41 @@ class GroupTree:
                 now_s=now_s,
             )
         if plan.ranked:
-            self.statistics.add(plan.ranked)
+            self.statistics.add(plan.ranked, names=plan.names)
         self.last = plan.parts
+
+    def forget(self, names: Iterable[str]) -> int:
+        """Forget documents that changed, by id, source or block hash; return how many nodes."""
+        wanted = tuple(names)
+        blocks = self.statistics.forget(wanted)
+        if self.known.wording is not None:
+            self.known.wording.forget(blocks)
+        return self.tree.forget(wanted)
+
+    def sent_before(self, plan: Plan, *, now_s: float = 0.0) -> SentBefore:
+        """Return how much of a prompt was sent before."""
+        nodes = self.tree.find(step.key for step in (plan.head, *plan.steps))
+        if not nodes:
+            return SentBefore()
+        tokens = sum(node.tokens for node in nodes)
+        return SentBefore(tokens=tokens, idle_s=max(0.0, now_s - nodes[-1].used_at_s))
+
+    def note_engine(
+        self, plan: Plan, chain: Sequence[BlockHash], *, block_size: int, prompt_tokens: int
+    ) -> None:
+        """Note which KV blocks of the engine hold a prompt that was sent.
+
+        Where its blocks end is scaled from this side's count of tokens: a KV block more or less
+        tells the same, because an engine evicts a prompt from its end.
+        """
+        steps = (plan.head, *plan.steps)
+        scale = prompt_tokens / max(1, plan.total_tokens)
+        tokens, ends = 0, []
+        for step in steps:
+            tokens += step.tokens
+            ends.append(int(tokens * scale))
+        keys = [step.key for step in steps]
+        self.tree.note_engine(keys, ends, chain, block_size=block_size)
 
     def boundaries(self, plan: Plan, support: Sequence[int] = ()) -> tuple[Boundary, ...]:
         """Return the places where a prefix of this prompt may end, with what is known of each."""
@@ -70,8 +118,8 @@ class GroupTree:
 
     def _support(self, plan: Plan) -> tuple[int, ...]:
         """Return how many past requests held the first 0, 1, 2, ... blocks of the prompt."""
-        held = self.statistics.shared([step.key for step in plan.steps])
-        counts = np.cumprod(held, axis=0).sum(axis=1)
+        held, requests = self.statistics.shared([step.key for step in plan.steps])
+        counts = np.cumprod(held, axis=0) @ requests
         return (len(self.statistics), *(int(count) for count in counts))
 
     def difference(self, layout: Layout) -> Difference | None:
@@ -86,6 +134,8 @@ class PrefixForest:
 
     Args:
         max_entries: Sequences one tree remembers, and trust groups the forest remembers.
+        max_nodes: Nodes of all trees together: beyond it whole trust groups are forgotten, the
+            least recently asking one first.
         max_tokens: Tokens one tree remembers: the size of the target's cache where it is known.
         max_blocks_per_entry: Bound of the nodes: `max_entries` times this.
         max_requests: Retrievals one trust group remembers: 1,000 tell what all would, to .002.
@@ -97,6 +147,7 @@ class PrefixForest:
         self,
         *,
         max_entries: int = 1000,
+        max_nodes: int = 200_000,
         max_tokens: int | None = 10_000_000,
         max_blocks_per_entry: int = 16,
         max_requests: int = 1000,
@@ -106,10 +157,14 @@ class PrefixForest:
         self._max_entries = max_entries
         self._max_requests = max_requests
         self._max_tokens = max_tokens
-        self._max_nodes = max_entries * max_blocks_per_entry
+        self._max_nodes = max(max_nodes, max_entries * max_blocks_per_entry)
+        self._max_nodes_of_one = max_entries * max_blocks_per_entry
+        #: The texts behind the trees, of all trust groups.
+        self.hot = HotPrompts(max_entries=max_entries)
         self._lifetime_s = lifetime_s
         self._eviction: Eviction = eviction
         self._groups: OrderedDict[str, GroupTree] = OrderedDict()
+        self._nodes = 0
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -125,7 +180,7 @@ class PrefixForest:
         if found is None:
             found = self._groups[group] = self._new()
             while len(self._groups) > self._max_entries:
-                self._groups.popitem(last=False)
+                self._drop_oldest()
         self._groups.move_to_end(group)
         if rules is not None:
             found.tree.lifetime_s = believed_life_s(rules.lifetimes[0], found.learned)
@@ -140,21 +195,40 @@ class PrefixForest:
         now_s: float = 0.0,
     ) -> None:
         """Note that a prompt of this trust group was sent, with these marks."""
-        if plan is not None:
-            self.tree(group).remember(plan, marks=marks, now_s=now_s)
+        if plan is None:
+            return
+        tree = self.tree(group)
+        before = len(tree.tree)
+        tree.remember(plan, marks=marks, now_s=now_s)
+        self._nodes += len(tree.tree) - before
+        while self._nodes > self._max_nodes and len(self._groups) > 1:
+            self._drop_oldest()
 
     def forget(self, names: Iterable[str]) -> int:
         """Forget documents that changed, by id, source or block hash, in every trust group."""
         wanted = tuple(names)
-        return sum(group.tree.forget(wanted) for group in self._groups.values())
+        forgotten = sum(group.forget(wanted) for group in self._groups.values())
+        self.hot.forget(wanted)
+        self._nodes -= forgotten
+        return forgotten
+
+    def find(self, group: str) -> GroupTree | None:
+        """Return the tree of a trust group, None where there is none."""
+        return self._groups.get(group)
 
     def clear(self) -> None:
-        """Forget everything."""
-        self._groups.clear()
+        """Forget what was sent: the target's cache is empty. What is retrieved together stays."""
+        for group in self._groups.values():
+            group.tree.clear()
+        self._nodes = 0
+
+    def _drop_oldest(self) -> None:
+        _, dropped = self._groups.popitem(last=False)
+        self._nodes -= len(dropped.tree)
 
     def _new(self) -> GroupTree:
         tree = PrefixTree(
-            max_nodes=self._max_nodes,
+            max_nodes=self._max_nodes_of_one,
             max_tokens=self._max_tokens,
             lifetime_s=self._lifetime_s,
             eviction=self._eviction,

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from ..types import Breakpoint, JsonObject, Layout, Message
 from .breakpoints import MarkPlan, plan_marks
 from .forest import GroupTree
 from .plan import Plan
+from .policy import MarkMode
 from .rules import CacheRules, Lifetime
 
 _FIELDS = ("cache_control", "cachePoint", "cache_point", "prompt_cache_breakpoint")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-
-#: planned: where the expected saving pays for the write. always: also behind the last block,
-#: for traffic that is known to repeat. off: the caller's marks only.
-MarkMode = Literal["planned", "always", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,9 @@ _MISSING = 0.02
 #: Weight of full likeness of wording against one past request.
 _WORDING = 1.0
 #: With so many past requests that share a block, wording has nothing to add.
-_ENOUGH = 100
+_ENOUGH = 64
+#: Where fewer blocks than this share come back, no order is worth reading their texts for.
+_RETURNING = 0.05
 #: Worth of a block that was sent but not written, where only what was written is found again.
 _UNWRITTEN = 0.1
 
@@ -185,14 +187,17 @@ def tail(
 def _votes(
     items: Sequence[Item], known: Knowledge
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return who votes: past requests, and while they are few, groups of blocks worded alike."""
-    held = known.statistics.shared([item.key for item in items])
-    requests = held.shape[1]
-    if known.wording is None or requests >= _ENOUGH:
-        return held, np.ones(requests)
+    """Return who votes: past requests, and while those are few, blocks that are worded alike.
+
+    One row a block, one column a voter, and how much each voter weighs.
+    """
+    held, requests = known.statistics.shared([item.key for item in items])
+    told = requests.sum() >= _ENOUGH or known.statistics.returning < _RETURNING
+    if known.wording is None or told:
+        return held, requests
     alike = known.wording.similarities([(item.key, item.text) for item in items])
     groups, strength = _groups(alike)
-    votes = np.concatenate([np.ones(requests), _WORDING * strength])
+    votes = np.concatenate([requests, _WORDING * strength])
     return np.concatenate([held, groups], axis=1), votes
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..types import Fingerprint
@@ -49,6 +49,7 @@ class Plan:
         head: Tools, system and everything else that stands before the first block.
         steps: The blocks in the order of the prompt.
         ranked: Keys of the same blocks in retrieval order.
+        names: Of the documents in each of these blocks.
         parts: The stable pieces of the prompt in order, with their names.
         cuts: For each boundary the message it lies in and the offset in that message's text.
         total_tokens: Length of the whole prompt.
@@ -57,6 +58,7 @@ class Plan:
     head: Step
     steps: tuple[Step, ...] = ()
     ranked: tuple[Fingerprint, ...] = ()
+    names: Mapping[Fingerprint, tuple[str, ...]] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
     total_tokens: int = 0

@@ -8,6 +8,9 @@ from typing import Literal
 from ..errors import ConfigError
 
 Ordering = Literal["prefix_tree", "sorted", "retrieved"]
+#: planned: where the expected saving pays for the write. always: also behind the last block,
+#: for traffic that is known to repeat. off: the caller's marks only.
+MarkMode = Literal["planned", "always", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +35,11 @@ class LayoutPolicy:
         cut_oversized: Cut a document that alone exceeds the window, instead of refusing.
         min_prefix_tokens: A prefix shorter than this is not worth ordering, counting or marking.
         block_size: The engine's KV block size in tokens, read from the engine; with `align_blocks`
-            each block is padded to the next boundary.
-        align_blocks: Pad blocks to `block_size`; needs an exact token count.
+            each block is padded to whole KV blocks.
+        align_blocks: Pad blocks to `block_size`; needs an exact token count, and seldom pays
+            (docs/benchmarks.md).
+        marks: Where prompts are marked for providers that find only what was marked.
+        marks_ttl_s: The lifetime that marks ask for, in seconds; the provider's default for None.
         max_visits: How many nodes one walk may look at before it takes the best path so far.
     """
 
@@ -52,6 +58,8 @@ class LayoutPolicy:
     min_prefix_tokens: int = 32
     block_size: int | None = None
     align_blocks: bool = False
+    marks: MarkMode = "planned"
+    marks_ttl_s: int | None = None
     max_visits: int = 1000
 
     def __post_init__(self) -> None:
@@ -60,9 +68,12 @@ class LayoutPolicy:
                 f"layout ordering {self.ordering!r} is unknown: "
                 "use prefix_tree, sorted or retrieved"
             )
+        if self.marks not in ("planned", "always", "off"):
+            raise ConfigError(f"layout marks {self.marks!r} is unknown: use planned, always or off")
         _not_negative(self, "pin_top", "reserve_tokens", "block_overhead_tokens")
         _not_negative(self, "min_prefix_tokens", "max_displacement")
         _positive(self, "label_digits", "max_visits", "window_tokens", "block_size")
+        _positive(self, "marks_ttl_s")
         if self.align_blocks and self.block_size is None:
             raise ConfigError("align_blocks needs block_size, the engine's KV block size in tokens")
 

@@ -8,12 +8,12 @@ how engines evict: tail blocks first (vLLM, docs/design/prefix_caching.md).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ..types import Fingerprint
-from .engine import BlockHash, EngineMirror
+from .engine import BlockHash
 from .plan import Step
 
 Eviction = Literal["lru", "lfu", "fifo"]
@@ -77,8 +77,8 @@ class PrefixTree:
         eviction: Eviction = "lru",
     ) -> None:
         self.root = Node(Fingerprint(""), 0, None)
-        #: What the engine holds by its own events; None estimates by lifetime.
-        self.mirror: EngineMirror | None = None
+        #: What the engines hold by their own events; None estimates by lifetime.
+        self.held: Container[bytes] | None = None
         self.tokens = 0
         self._max_nodes = max_nodes
         self._max_tokens = max_tokens
@@ -92,8 +92,8 @@ class PrefixTree:
 
     def alive(self, node: Node, now_s: float) -> bool:
         """Return whether the target still holds the node: surely where its events are mirrored."""
-        if self.mirror is not None and node.engine_block is not None:
-            return node.engine_block in self.mirror
+        if self.held is not None and node.engine_block is not None:
+            return node.engine_block in self.held
         return self.lifetime_s is None or now_s - node.used_at_s <= self.lifetime_s
 
     def find(self, keys: Iterable[Fingerprint]) -> list[Node]:
@@ -108,7 +108,12 @@ class PrefixTree:
         return found
 
     def note_engine(
-        self, keys: Sequence[Fingerprint], ends: Sequence[int], chain: Sequence[BlockHash]
+        self,
+        keys: Sequence[Fingerprint],
+        ends: Sequence[int],
+        chain: Sequence[BlockHash],
+        *,
+        block_size: int,
     ) -> None:
         """Note which KV blocks hold a sequence that was sent.
 
@@ -116,12 +121,10 @@ class PrefixTree:
             keys: Of the sequence, from the root.
             ends: How many tokens of the prompt stand before the end of each of them.
             chain: The hashes of the prompt's full blocks.
+            block_size: Their size in tokens.
         """
-        size = self.mirror.block_size if self.mirror is not None else 0
-        if not size:
-            return
         for node, end in zip(self.find(keys), ends, strict=False):
-            full = min(end // size, len(chain))
+            full = min(end // block_size, len(chain))
             node.engine_block = chain[full - 1] if full else None
 
     def insert(self, steps: Sequence[Step], *, now_s: float = 0.0) -> None:
@@ -159,8 +162,10 @@ class PrefixTree:
 
     def clear(self) -> None:
         """Forget everything: the engine was reset."""
-        for child in list(self.root.children.values()):
-            self.remove(child)
+        self.root.children.clear()
+        self._recency.clear()
+        self._by_name.clear()
+        self.tokens = 0
 
     def _add(self, parent: Node, step: Step) -> Node:
         node = Node(step.key, step.tokens, parent)

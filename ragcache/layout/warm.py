@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..types import Block, Document, Fingerprint, JsonObject, Layout, Request
 from .plan import Plan
@@ -55,7 +56,7 @@ class _Sample:
 
 
 class HotPrompts:
-    """The texts behind the tree of one trust group: what a warm-up can send.
+    """The texts behind the trees of all trust groups: what a warm-up can send.
 
     Args:
         max_entries: How many requests are kept, least recently sent forgotten first.
@@ -66,46 +67,62 @@ class HotPrompts:
         self._max_entries = max_entries
         self._max_characters = max_characters
         self._characters = 0
-        self._samples: OrderedDict[tuple[Fingerprint, ...], _Sample] = OrderedDict()
+        self._samples: OrderedDict[tuple[str, ...], _Sample] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._samples)
 
-    def note(self, request: Request, layout: Layout) -> None:
+    def note(self, group: str, request: Request, layout: Layout) -> None:
         """Note a request that was sent. Prompts that others formatted cannot be sent by halves."""
         plan = layout.plan
         if request.formatted is not None or request.history or not isinstance(plan, Plan):
             return
         keys = (plan.head.key, *(step.key for step in plan.steps))
+        self._drop((group, *keys))
         sample = _Sample(request.system, layout.tools, layout.blocks, keys)
-        before = self._samples.pop(keys, None)
-        self._samples[keys] = sample
-        self._characters += _length(sample) - (_length(before) if before else 0)
+        self._samples[group, *keys] = sample
+        self._characters += _length(sample)
         while self._samples and self._over():
-            _, dropped = self._samples.popitem(last=False)
+            self._drop(next(iter(self._samples)))
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget the prompts that hold a document that changed."""
+        changed = frozenset(names)
+        for key, sample in list(self._samples.items()):
+            if any(not changed.isdisjoint(_names(block)) for block in sample.blocks):
+                self._drop(key)
+
+    def _drop(self, key: tuple[str, ...]) -> None:
+        dropped = self._samples.pop(key, None)
+        if dropped is not None:
             self._characters -= _length(dropped)
 
     def _over(self) -> bool:
         return len(self._samples) > self._max_entries or self._characters > self._max_characters
 
     def hottest(
-        self, tree: PrefixTree, *, limit: int, max_tokens: int | None = None
+        self, group: str, tree: PrefixTree, *, limit: int, max_tokens: int | None = None
     ) -> tuple[HotPrefix, ...]:
         """Return the prefixes that saved the most, each as deep as it was sent more than once.
 
         Args:
+            group: Whose.
             tree: Of the same trust group.
             limit: How many.
             max_tokens: Bound of what they send altogether.
         """
         found: dict[tuple[Fingerprint, ...], tuple[float, HotPrefix]] = {}
-        for sample in self._samples.values():
-            nodes = _repeated(tree.find(sample.keys))
+        for (owner, *_), sample in self._samples.items():
+            nodes = _repeated(tree.find(sample.keys)) if owner == group else []
             if nodes:
                 key = sample.keys[: len(nodes)]
                 found[key] = (_saved(nodes), _hot(sample, nodes))
         ranked = sorted(found.items(), key=lambda item: -item[1][0])
-        return _fitting([prefix for _, (_, prefix) in ranked], limit, max_tokens)
+        return fitting([prefix for _, (_, prefix) in ranked], limit=limit, max_tokens=max_tokens)
+
+
+def _names(block: Block) -> set[str]:
+    return {block.hash, *(name for document in block.documents for name in document.names)}
 
 
 def _length(sample: _Sample) -> int:
@@ -132,9 +149,10 @@ def _hot(sample: _Sample, nodes: Sequence[Node]) -> HotPrefix:
     )
 
 
-def _fitting(
-    prefixes: Sequence[HotPrefix], limit: int, max_tokens: int | None
+def fitting(
+    prefixes: Sequence[HotPrefix], *, limit: int, max_tokens: int | None
 ) -> tuple[HotPrefix, ...]:
+    """Return the first prefixes within these bounds; one that is too long leaves its place."""
     kept: list[HotPrefix] = []
     tokens = 0
     for prefix in prefixes:
@@ -145,6 +163,59 @@ def _fitting(
         kept.append(prefix)
         tokens += prefix.tokens
     return tuple(kept)
+
+
+# --- as plain data, for the store ----------------------------------------------------------------
+
+
+def to_json(prefixes: Sequence[HotPrefix]) -> dict[str, Any]:
+    """Return prefixes as plain data; each document's text is kept once."""
+    documents: dict[tuple[str, str], int] = {}
+    rows = [
+        {
+            "system": prefix.system,
+            "tools": [dict(tool) for tool in prefix.tools],
+            "documents": [
+                documents.setdefault((d.source, d.text), len(documents)) for d in prefix.documents
+            ],
+            "tokens": prefix.tokens,
+            "visits": prefix.visits,
+        }
+        for prefix in prefixes
+    ]
+    by_place = {(d.source, d.text): d for prefix in prefixes for d in prefix.documents}
+    texts = [
+        {"text": text, "source": source, "metadata": _plain(by_place[source, text].metadata)}
+        for source, text in documents
+    ]
+    return {"v": 1, "prefixes": rows, "documents": texts}
+
+
+def _plain(metadata: JsonObject) -> dict[str, Any]:
+    return {k: v for k, v in metadata.items() if isinstance(v, (str, int, float))}
+
+
+def from_json(data: Mapping[str, Any]) -> tuple[HotPrefix, ...]:
+    """Return prefixes from plain data, none where another version wrote it."""
+    if data.get("v") != 1:
+        return ()
+    documents = [
+        Document(text=row["text"], source=row["source"], metadata=row["metadata"])
+        for row in data["documents"]
+    ]
+    return tuple(
+        HotPrefix(
+            system=row["system"],
+            tools=tuple(row["tools"]),
+            documents=tuple(documents[at] for at in row["documents"]),
+            tokens=row["tokens"],
+            visits=row["visits"],
+        )
+        for row in data["prefixes"]
+    )
+
+
+# --- a change of version -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

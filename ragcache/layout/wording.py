@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from ..types import Fingerprint
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 #: Every other byte as a blank.
 _BLANKS = bytes(code if chr(code).isalnum() or chr(code) == "_" else 32 for code in range(256))
-#: Words are known by 16 bits of a hash; 0 stands for none.
+#: Words are known by 16 bits of a hash.
 _BUCKETS = 1 << 16
 #: Rare words kept of one text.
 _KEYWORDS = 32
@@ -135,9 +134,4 @@ def words_of(text: str) -> Counter[int]:
         found = start.encode().translate(_BLANKS).split()
     else:
         found = [word.encode("utf-8", "surrogatepass") for word in _WORD.findall(start)]
-    return Counter(map(_bucket, found))
-
-
-@lru_cache(maxsize=_BUCKETS)
-def _bucket(word: bytes) -> int:
-    return zlib.crc32(word) % (_BUCKETS - 1) + 1
+    return Counter([crc32(word) & (_BUCKETS - 1) for word in found])

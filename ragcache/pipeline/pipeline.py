@@ -31,7 +31,7 @@ from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
 from .arranging import Arranging
 from .asking import Asked, Asking, Outcome, Policies, Understanding, ask, utc_now
-from .batch import answered
+from .batch import Wanted, answered
 from .calling import Calling
 from .finding import Finding
 from .guarding import Guarding
@@ -203,8 +203,12 @@ class Pipeline:
             NotCachedError: Only a cached answer was wanted.
             TargetError: The target failed; other errors of a target of your own pass unchanged.
         """
+        return await self._whole(self._run(request, target, streaming=False))
+
+    @staticmethod
+    async def _whole(running: AsyncGenerator[Chunk, None]) -> Answer:
         answer = None
-        async with contextlib.aclosing(self._run(request, target, streaming=False)) as chunks:
+        async with contextlib.aclosing(running) as chunks:
             async for chunk in chunks:
                 answer = chunk.answer or answer
         if answer is None:
@@ -240,8 +244,8 @@ class Pipeline:
         the most tokens, at most `concurrency` at a time.
         """
 
-        async def ask_one(request: Request) -> Answer:
-            return await self.answer(request, target=target)
+        async def ask_one(request: Request, wanted: Wanted) -> Answer:
+            return await self._whole(self._run(request, target, streaming=False, wanted=wanted))
 
         async def look(request: Request) -> Answer | None:
             asking = self._asking(request, self._target(target))
@@ -252,13 +256,20 @@ class Pipeline:
                 else None
             )
 
-        return answered(requests, look, ask_one, count=self._count, concurrency=concurrency)
+        return answered(
+            requests,
+            look,
+            ask_one,
+            policy=self._policies.layout,
+            count=self._count,
+            concurrency=concurrency,
+        )
 
     async def _run(
-        self, request: Request, target: Target | None, *, streaming: bool
+        self, request: Request, target: Target | None, *, streaming: bool, wanted: Wanted = None
     ) -> AsyncGenerator[Chunk, None]:
         target = self._target(target)
-        asking = self._asking(request, target)
+        asking = replace(self._asking(request, target), wanted=wanted)
         understanding = Understanding()
         found = await self._finding.find(asking, understanding)
         if isinstance(found, Hit):

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 
 from ..errors import ConfigError, TargetError
-from ..layout import AllBlocksCleared, EngineMirror, Host
-from ..types import Call, Chunk, Completion
+from ..layout import AllBlocksCleared, EngineMirror, Host, block_chain
+from ..types import Call, Chunk, Completion, EngineBlocks
 from .body import arguments
 from .engine_state import EngineState, read_metrics, restarted
 from .faults import is_repeatable
@@ -205,6 +205,11 @@ class VLLMTarget:
         """What the servers' caches hold by their own events."""
         return tuple(r.mirror for r in self.replicas if r.mirror is not None)
 
+    @property
+    def held(self) -> Container[bytes] | None:
+        """Names of the KV blocks that any server holds; None where no events come."""
+        return _AnyOf(self.mirrors) if self.mirrors else None
+
     async def tokenize(self, call: Call, *, replica: int = 0) -> tuple[int, ...]:
         """Return the token ids of a prompt as a server makes them, its chat template applied.
 
@@ -232,17 +237,24 @@ class VLLMTarget:
                 kind="connection",
             ) from error
 
-    async def _predicted(self, replica: int, call: Call) -> int | None:
-        """Return the tokens that a server will not compute, by its own events."""
+    async def _foreseen(self, replica: int, call: Call) -> _Foreseen:
+        """Return what a server will not compute, by its own events, and where the prompt stands."""
         mirror = self.replicas[replica].mirror
         if mirror is None:
-            return None
+            return _UNFORESEEN
         try:
             tokens = await self.tokenize(call, replica=replica)
         except TargetError as error:
             _log.debug("no prediction: %s", error)
-            return None
-        return mirror.cached_tokens(tokens, salt=call.cache_salt)
+            return _UNFORESEEN
+        size = mirror.block_size or self.block_size or 0
+        names = block_chain(tokens, size, salt=call.cache_salt) if size else ()
+        return _Foreseen(
+            predicted_tokens=mirror.cached_tokens(tokens, salt=call.cache_salt),
+            engine=EngineBlocks(names=names, block_size=size, prompt_tokens=len(tokens))
+            if size
+            else None,
+        )
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -252,14 +264,14 @@ class VLLMTarget:
         links, tried = links_of(call), set[int]()
         while True:
             at = self._chosen(links, tried)
-            predicted = await self._predicted(at, call)
+            foreseen = await self._foreseen(at, call)
             with self._under_way(at, links):
                 try:
                     completion = await self.replicas[at].target.complete(call)
                 except TargetError as error:
                     self._failed(at, error, tried)
                 else:
-                    return replace(completion, predicted_tokens=predicted)
+                    return foreseen.on(completion)
 
     async def stream(self, call: Call) -> AsyncGenerator[Chunk, None]:
         """Yield the answer in pieces; the last one carries the completion. Raises TargetError.
@@ -270,14 +282,14 @@ class VLLMTarget:
         links, tried, begun = links_of(call), set[int](), False
         while True:
             at = self._chosen(links, tried)
-            predicted = await self._predicted(at, call)
+            foreseen = await self._foreseen(at, call)
             with self._under_way(at, links):
                 try:
                     stream = self.replicas[at].target.stream(call)
                     async with contextlib.aclosing(stream) as pieces:
                         async for chunk in pieces:
                             begun = True
-                            yield _with_prediction(chunk, predicted)
+                            yield _with_prediction(chunk, foreseen)
                 except TargetError as error:
                     self._failed(at, error, tried, begun=begun)
                 else:
@@ -310,10 +322,32 @@ class VLLMTarget:
         _log.info("%s failed, another server is asked: %s", self.replicas[at].root_url, error)
 
 
-def _with_prediction(chunk: Chunk, predicted: int | None) -> Chunk:
-    if chunk.completion is None or predicted is None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Foreseen:
+    predicted_tokens: int | None = None
+    engine: EngineBlocks | None = None
+
+    def on(self, completion: Completion) -> Completion:
+        return replace(completion, predicted_tokens=self.predicted_tokens, engine=self.engine)
+
+
+_UNFORESEEN = _Foreseen()
+
+
+@dataclass(frozen=True, slots=True)
+class _AnyOf:
+    """The KV blocks that at least one of several engines holds."""
+
+    mirrors: tuple[EngineMirror, ...]
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in mirror for mirror in self.mirrors)
+
+
+def _with_prediction(chunk: Chunk, foreseen: _Foreseen) -> Chunk:
+    if chunk.completion is None:
         return chunk
-    return replace(chunk, completion=replace(chunk.completion, predicted_tokens=predicted))
+    return replace(chunk, completion=foreseen.on(chunk.completion))
 
 
 def _authorization(api_key: str) -> dict[str, str]:

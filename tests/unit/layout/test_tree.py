@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from ragcache.layout import PrefixForest
+from ragcache.layout import PrefixForest, SentBefore
 from ragcache.layout.engine import (
     AllBlocksCleared,
     BlockRemoved,
@@ -15,6 +17,7 @@ from ragcache.layout.engine import (
 from ragcache.layout.plan import Part, Plan, Step
 from ragcache.layout.statistics import CoRetrieval
 from ragcache.layout.tree import PrefixTree
+from ragcache.providers import find_rules
 from ragcache.types import Fingerprint, Layout
 
 
@@ -95,8 +98,58 @@ def test_the_forest_keeps_a_bounded_number_of_trust_groups():
     for group in range(10):
         forest.tree(str(group))
     assert len(forest) == 3
+
+
+def test_all_trees_together_hold_a_bounded_number_of_nodes():
+    forest = PrefixForest(max_entries=10, max_nodes=20, max_blocks_per_entry=2)
+    for number in range(50):
+        forest.remember(str(number), Plan(head=steps("h")[0], steps=tuple(steps("abc"))))
+        groups = [forest.find(str(at)) for at in range(50)]
+        assert sum(len(group.tree) for group in groups if group is not None) <= 20
+    assert forest.find("49") is not None
+
+
+def test_a_restarted_engine_empties_the_trees_and_not_what_is_retrieved_together():
+    forest = PrefixForest()
+    forest.remember("g", Plan(head=steps("h")[0], steps=tuple(steps("ab")), ranked=("a", "b")))
     forest.clear()
-    assert len(forest) == 0
+    assert found(forest.tree("g").tree, "hab") == 0
+    assert len(forest.tree("g").tree) == 0
+    assert len(forest.tree("g").statistics) == 1
+
+
+def test_documents_that_changed_leave_the_statistics_under_all_their_names():
+    forest = PrefixForest()
+    plan = Plan(
+        head=steps("h")[0],
+        steps=tuple(steps("ab")),
+        ranked=("a", "b"),
+        names={"a": ("doc-a", "path/a")},
+    )
+    forest.remember("g", plan)
+    statistics = forest.tree("g").statistics
+    assert statistics.shared(["a"])[1].sum() == 1
+    forest.forget(["path/a"])
+    assert statistics.shared(["a"])[1].sum() == 0
+    assert statistics.shared(["b"])[1].sum() == 1
+
+
+def test_the_lifetime_follows_the_provider_and_what_was_learned_of_it():
+    forest, claude = PrefixForest(), find_rules("anthropic", "claude-sonnet-4-5")
+    assert forest.tree("g", rules=claude).tree.lifetime_s == pytest.approx(240)
+    forest.tree("g").learned.life_share = 0.5
+    assert forest.tree("g", rules=claude).tree.lifetime_s == pytest.approx(150)
+    assert forest.tree("other").tree.lifetime_s is None
+
+
+def test_what_was_sent_before_is_known_with_its_age_whatever_became_of_it():
+    forest, claude = PrefixForest(), find_rules("anthropic", "claude-sonnet-4-5")
+    plan = Plan(head=steps("h")[0], steps=tuple(steps("ab")))
+    tree = forest.tree("g", rules=claude)
+    assert tree.sent_before(plan, now_s=0.0) == SentBefore()
+    forest.remember("g", plan, now_s=100.0)
+    before = tree.sent_before(plan, now_s=5000.0)
+    assert (before.tokens, before.idle_s) == (plan.head.tokens + 20, 4900.0)
 
 
 def test_co_retrieval_remembers_its_last_requests_only():
@@ -105,10 +158,34 @@ def test_co_retrieval_remembers_its_last_requests_only():
         statistics.add(map(Fingerprint, "ab"))
     for _ in range(8):
         statistics.add(map(Fingerprint, "cd"))
-    assert statistics.shared([Fingerprint("a")]).shape[1] == 0
-    assert statistics.shared(list(map(Fingerprint, "cd"))).shape == (2, 8)
+    assert statistics.shared([Fingerprint("a")])[1].sum() == 0
+    held, requests = statistics.shared(list(map(Fingerprint, "cd")))
+    assert (held.tolist(), requests.tolist()) == ([[1.0], [1.0]], [8.0])
     statistics.forget([Fingerprint("c")])
-    assert statistics.shared([Fingerprint("c")]).shape[1] == 0
+    assert statistics.shared([Fingerprint("c")])[1].sum() == 0
+
+
+@pytest.mark.parametrize("blocks", [3, 10, 14, 15, 20, 40])
+def test_sets_that_requests_held_are_counted_whatever_their_size(blocks):
+    drawn = random.Random(blocks)
+    statistics, names = CoRetrieval(max_requests=50), [Fingerprint(str(n)) for n in range(blocks)]
+    requests = [drawn.sample(names, drawn.randint(0, blocks)) for _ in range(80)]
+    for request in requests:
+        statistics.add(request)
+    held, counts = statistics.shared(names)
+    for at, name in enumerate(names):
+        assert held[at] @ counts == sum(name in request for request in requests[-50:])
+    assert counts.sum() == sum(bool(request) for request in requests[-50:])
+
+
+def test_the_share_of_blocks_that_come_back_follows_the_traffic():
+    statistics = CoRetrieval()
+    for number in range(100):
+        statistics.add([Fingerprint(f"new {number}")])
+    assert statistics.returning < 0.05
+    for _ in range(100):
+        statistics.add([Fingerprint("again")])
+    assert statistics.returning > 0.9
 
 
 def test_the_difference_from_the_previous_prompt_of_the_group_is_told():
@@ -189,13 +266,27 @@ def test_a_block_stored_under_two_names_stays_until_both_are_gone():
 
 def test_the_tree_follows_only_what_the_engine_still_holds():
     tree = PrefixTree()
-    tree.mirror = EngineMirror()
+    tree.held = mirror = EngineMirror()
     tree.insert(steps("ab"))
-    tree.mirror.apply(stored(range(12), range(3)))
-    tree.note_engine([Fingerprint("a"), Fingerprint("b")], [5, 11], block_chain(range(12), 4))
+    mirror.apply(stored(range(12), range(3)))
+    chain = block_chain(range(12), 4)
+    tree.note_engine([Fingerprint("a"), Fingerprint("b")], [5, 11], chain, block_size=4)
     a, b = tree.find(map(Fingerprint, "ab"))
     assert tree.alive(a, 0.0)
     assert tree.alive(b, 0.0)
-    tree.mirror.apply(BlockRemoved(block_hashes=(1,)))
+    mirror.apply(BlockRemoved(block_hashes=(1,)))
     assert tree.alive(a, 0.0)
     assert not tree.alive(b, 0.0)
+
+
+def test_a_group_notes_where_its_prompts_stand_by_its_own_share_of_the_tokens():
+    tree = PrefixForest().tree("g")
+    plan = Plan(head=steps("h")[0], steps=tuple(steps("ab")), total_tokens=40)
+    tree.remember(plan)
+    mirror = tree.tree.held = EngineMirror()
+    mirror.apply(stored(range(80), range(20)))
+    # 80 tokens by the engine's count, 40 by this side's: each block ends twice as far.
+    tree.note_engine(plan, block_chain(range(80), 4), block_size=4, prompt_tokens=80)
+    mirror.apply(BlockRemoved(block_hashes=tuple(range(10, 20))))
+    head, a, b = tree.tree.find(map(Fingerprint, "hab"))
+    assert [tree.tree.alive(node, 0.0) for node in (head, a, b)] == [True, True, False]

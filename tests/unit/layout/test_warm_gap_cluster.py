@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
+from dataclasses import replace
+
 import pytest
 
 from ragcache.layout import (
@@ -13,8 +17,11 @@ from ragcache.layout import (
     Served,
     arrange,
     cause_of_gap,
+    learn_life,
 )
+from ragcache.layout.breakpoints import Learned
 from ragcache.layout.plan import Plan, Step
+from ragcache.layout.warm import from_json, to_json
 from ragcache.providers import find_rules
 from ragcache.types import Document, Message, Request
 
@@ -33,13 +40,13 @@ def sent(*picks, table: HotPrompts | None = None):
         )
         layout = arrange(request, policy=POLICY, tree=forest.tree("g"))
         forest.remember("g", layout.plan)
-        table.note(request, layout)
+        table.note("g", request, layout)
     return forest.tree("g").tree, table
 
 
 def test_the_prefix_that_saved_most_is_the_hottest_as_deep_as_it_was_repeated():
     tree, table = sent((0, 1, 2), (0, 1, 3), (0, 1, 2), (4,))
-    hottest = table.hottest(tree, limit=5)
+    hottest = table.hottest("g", tree, limit=5)
     assert [document.source for document in hottest[0].documents] == ["d0", "d1", "d2"]
     assert hottest[0].visits == 2
     assert all(prefix.visits > 1 for prefix in hottest)
@@ -47,14 +54,14 @@ def test_the_prefix_that_saved_most_is_the_hottest_as_deep_as_it_was_repeated():
 
 def test_a_warm_up_is_bounded_in_number_and_in_tokens():
     tree, table = sent((0, 1), (0, 1), (2, 3), (2, 3))
-    assert len(table.hottest(tree, limit=1)) == 1
-    tokens = table.hottest(tree, limit=1)[0].tokens
-    assert len(table.hottest(tree, limit=9, max_tokens=tokens)) == 1
+    assert len(table.hottest("g", tree, limit=1)) == 1
+    tokens = table.hottest("g", tree, limit=1)[0].tokens
+    assert len(table.hottest("g", tree, limit=9, max_tokens=tokens)) == 1
 
 
 def test_a_hot_prefix_is_sent_under_the_new_system_text_without_a_question():
     tree, table = sent((0, 1), (0, 1))
-    [hot] = table.hottest(tree, limit=1)
+    [hot] = table.hottest("g", tree, limit=1)
     like = Request(tenant="t", question="x", history=(Message(role="user", content="y"),))
     request = hot.request(like, system="new")
     layout = arrange(request, policy=LayoutPolicy(ordering="retrieved"))
@@ -90,15 +97,20 @@ def test_a_new_version_is_answered_without_cache_until_it_is_warm():
         ({"predicted_tokens": None}, "unknown"),
         ({"served_tokens": 1990}, ""),
         ({"served_tokens": 4000}, "more than predicted"),
-        ({"salt_changed": True}, "salt"),
-        ({"predicted_tokens": 500, "prompt_tokens": 700, "rules": OPENAI}, "under minimum"),
+        ({"other_salt": True}, "salt"),
+        ({"predicted_tokens": 500, "rules": OPENAI}, "under minimum"),
         ({"rules": CLAUDE, "marked": False}, "not marked"),
         ({"rules": CLAUDE, "idle_s": 4000.0}, "expired"),
         ({"rules": CLAUDE, "idle_s": 400.0}, "expired"),
         ({"rules": CLAUDE, "idle_s": 10.0}, "evicted"),
-        ({"replica_changed": True}, "other replica"),
+        ({"predicted_tokens": 0, "sent_tokens": 2000}, "evicted"),
+        ({"predicted_tokens": 0, "sent_tokens": 0}, ""),
+        ({"predicted_tokens": 0, "sent_tokens": 2000, "rules": CLAUDE, "idle_s": 4e3}, "expired"),
+        ({"predicted_tokens": 0, "sent_tokens": 700, "rules": OPENAI}, "under minimum"),
         ({"mirrored": True}, "other replica"),
         ({"mirrored": True, "served_tokens": 512}, "evicted"),
+        ({"mirrored": True, "served_tokens": 1999}, "evicted"),
+        ({"mirrored": True, "predicted_tokens": 0, "sent_tokens": 2000}, "evicted"),
         ({}, "evicted"),
     ],
 )
@@ -110,6 +122,85 @@ def test_the_cause_of_a_gap_is_named(facts, cause):
 def test_a_difference_below_a_block_is_rounding():
     call = Served(predicted_tokens=300, served_tokens=180, block_size=128)
     assert cause_of_gap(call) == ""
+
+
+# --- how long entries really live ----------------------------------------------------------------
+
+
+def learned_life(true_share: float, *, lost: float = 0.0, believed: float = 0.8) -> float:
+    """Believed share of the lifetime after 300 requests to a provider that keeps less, or more."""
+    drawn, learned = random.Random(1), Learned(life_share=believed)
+    for _ in range(300):
+        idle_s = drawn.uniform(0, 1.3) * 300
+        held = idle_s <= true_share * 300 and drawn.random() >= lost
+        call = Served(
+            predicted_tokens=2000,
+            served_tokens=2000 if held else 0,
+            sent_tokens=2000,
+            rules=CLAUDE,
+            idle_s=idle_s,
+        )
+        learn_life(learned, call)
+    return learned.life_share
+
+
+@pytest.mark.parametrize("true_share", [0.4, 0.6, 0.8, 1.0])
+def test_the_believed_lifetime_is_corrected_by_what_is_served(true_share):
+    assert learned_life(true_share) == pytest.approx(true_share, abs=0.12)
+
+
+def test_what_is_lost_soon_says_nothing_of_the_lifetime():
+    learned = Learned()
+    call = Served(
+        predicted_tokens=2000, served_tokens=0, sent_tokens=2000, rules=CLAUDE, idle_s=10.0
+    )
+    for _ in range(50):
+        learn_life(learned, call)
+    assert learned.life_share == 0.8
+    learn_life(learned, replace(call, idle_s=150.0))  # control: half the lifetime does
+    assert learned.life_share < 0.8
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"rules": None},
+        {"served_tokens": None},
+        {"idle_s": None},
+        {"other_salt": True},
+        {"marked": False},
+        {"sent_tokens": 100},
+    ],
+)
+def test_nothing_is_learned_from_calls_that_could_not_have_been_served(facts):
+    learned = Learned()
+    known = {"sent_tokens": 2000, "served_tokens": 0, "rules": CLAUDE, "idle_s": 150.0, **facts}
+    learn_life(learned, Served(predicted_tokens=2000, **known))
+    assert learned.life_share == 0.8
+
+
+# --- hot prefixes at rest ------------------------------------------------------------------------
+
+
+def test_hot_prefixes_come_back_from_the_store_as_they_were():
+    tree, table = sent((0, 1, 2), (0, 1, 3), (0, 1, 2))
+    hottest = table.hottest("g", tree, limit=5)
+    again = from_json(json.loads(json.dumps(to_json(hottest))))
+    assert [(p.system, p.tokens, p.visits) for p in again] == [
+        (p.system, p.tokens, p.visits) for p in hottest
+    ]
+    assert [[d.text for d in p.documents] for p in again] == [
+        [d.text for d in p.documents] for p in hottest
+    ]
+    assert from_json({"v": 2}) == ()
+
+
+def test_each_trust_group_has_its_own_hottest_and_changed_documents_are_in_none():
+    tree, table = sent((0, 1), (0, 1), (2, 3), (2, 3))
+    assert table.hottest("other", tree, limit=5) == ()
+    table.forget(["d0"])
+    [left] = table.hottest("g", tree, limit=5)
+    assert [document.source for document in left.documents] == ["d2", "d3"]
 
 
 # --- cache keys ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from redis import exceptions
 
 from ...errors import StoreError, StoreUnavailableError
 
+_REFUSED = (exceptions.NoPermissionError, exceptions.AuthenticationError)
 #: A server that will do later: away, starting, out of memory, a replica, without its replicas.
 _LATER = (
     exceptions.ConnectionError,
@@ -35,19 +36,22 @@ def translated() -> Iterator[None]:
     """
     try:
         yield
-    except (exceptions.NoPermissionError, exceptions.AuthenticationError) as error:
-        raise StoreError(
+    except exceptions.MovedError as error:
+        raise StoreError("this Redis is a cluster: set store.redis_cluster = true") from error
+    except (*_LATER, exceptions.RedisError) as error:
+        raise _ours(error) from error
+
+
+def _ours(error: Exception) -> StoreError:
+    # A connection that was refused while it was made wraps the reason.
+    if isinstance(error, _REFUSED) or isinstance(error.__cause__, _REFUSED):
+        return StoreError(
             f"Redis refused this user ({first_line(error)}): give it the rights that "
             "docs/redis.md lists, or another user in the DSN"
-        ) from error
-    except exceptions.MovedError as error:
-        raise StoreError("this Redis is a cluster: set store.cluster = true") from error
-    except _LATER as error:
-        raise StoreUnavailableError(f"Redis: {first_line(error)}") from error
-    except exceptions.RedisError as error:
-        if first_line(error).startswith(_LATER_CODES):
-            raise StoreUnavailableError(f"Redis: {first_line(error)}") from error
-        raise StoreError(f"Redis refused a command: {first_line(error)}") from error
+        )
+    if isinstance(error, _LATER) or first_line(error).startswith(_LATER_CODES):
+        return StoreUnavailableError(f"Redis: {first_line(error)}")
+    return StoreError(f"Redis refused a command: {first_line(error)}")
 
 
 def first_line(error: BaseException) -> str:

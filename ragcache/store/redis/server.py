@@ -63,9 +63,9 @@ def _fault(facts: Mapping[str, Any], name: str, *, cluster: bool) -> str:
     if tuple(int(part) for part in version[:2] if part.isdigit()) < MINIMUM:
         return f"{name} is too old: ragcache needs Redis 7.0, Valkey 7.2 or later"
     if facts.get("cluster_enabled") and not cluster:
-        return f"{name} is a cluster: set store.cluster = true"
+        return f"{name} is a cluster: set store.redis_cluster = true"
     if cluster and not facts.get("cluster_enabled"):
-        return f"{name} is no cluster: leave store.cluster out"
+        return f"{name} is no cluster: leave store.redis_cluster out"
     return ""
 
 

@@ -24,17 +24,17 @@ if there and ARGV[22] == '1' then
 elseif there then
   return (there.exact == exact and there.writer == writer) and '' or 'exists'
 end
--- A newer answer of the same writer takes the place of the older one.
-for _, other in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-  local e = read(other)
-  if e and e.writer == writer then
-    remove(other, e)
-  elseif not e then
-    redis.call('ZREM', KEYS[3], other)
+-- A newer answer of the same writer takes the place of the older one, under whichever key that
+-- can still be found: an index may have been evicted.
+for at = 3, 4 do
+  for _, other in ipairs(redis.call('ZREVRANGE', KEYS[at], 0, 63)) do
+    local e = read(other)
+    if not e then
+      redis.call('ZREM', KEYS[at], other)
+    elseif e.exact == exact and e.writer == writer then
+      remove(other, e)
+    end
   end
-end
-for _, other in ipairs(redis.call('ZRANGE', KEYS[4], 0, 15)) do
-  if redis.call('EXISTS', P .. 'e:' .. other) == 0 then redis.call('ZREM', KEYS[4], other) end
 end
 
 local place = ''

@@ -76,7 +76,7 @@ class RagCache(Pipeline):
             target=target or made,
             store=parts.store,
             embedder=embedder_from(settings),
-            keyring=_keyring(settings, home),
+            keyring=keyring_from(settings, home),
             salt_secret=_salt_secret(settings, home),
             policies=_policies(settings),
             hooks=hooks,
@@ -289,7 +289,12 @@ def _policy(kind: Callable[..., P], values: dict[str, Any], section: str) -> P:
 # --- secrets -----------------------------------------------------------------------------------
 
 
-def _keyring(settings: Settings, home: Path | None) -> KeyRing:
+def keyring_from(settings: Settings, home: Path | None) -> KeyRing:
+    """Return the keys that sign entries: the settings', or one kept in the store's home.
+
+    Raises:
+        ConfigError: The current key is not among them.
+    """
     security = settings.security
     if not security.signing_keys and settings.store.kind == "redis" and home is None:
         raise ConfigError(

@@ -263,7 +263,7 @@ def reembed(
     from ..store.reembedding import reembed as run
     from .embedding import space_of
 
-    with database(config, dsn) as place, space_of(settings_from(config)) as space:
+    with database(config, dsn) as place, space_of(settings_from(config), place.home) as space:
         with bar("embedding") as progress:
             done = run(
                 place.ops,
@@ -275,8 +275,13 @@ def reembed(
             )
         embedder = space.id
     if as_json:
-        print_json({"embedder": embedder, "done": done.done, "skipped": done.skipped})
+        counts = {"done": done.done, "skipped": done.skipped, "refused": done.refused}
+        print_json({"embedder": embedder, **counts})
         return
     say(f"{done.done} questions embedded by {embedder}")
     if done.skipped:
         say(f"{done.skipped} got no sound vector and stay found by exact key alone")
+    if done.refused:
+        say(
+            f"{done.refused} are not signed by security.signing_keys, so that they cannot be served"
+        )

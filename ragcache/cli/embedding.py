@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from ..factory import embedder_from
+from ..factory import embedder_from, keyring_from
 from ..store.reembedding import Space
 
 if TYPE_CHECKING:
     from ..protocols import Embedder
     from ..settings import Settings
-    from ..types import Vector
+    from ..types import Embedding
 
 
 @contextmanager
-def space_of(settings: Settings) -> Iterator[Space]:
-    """Give the embedder of the settings as operations see it.
+def space_of(settings: Settings, home: Path | None) -> Iterator[Space]:
+    """Give the embedder of the settings, and the keys that sign, as operations see them.
 
     Raises:
         ConfigError: The settings name no embedder, or it cannot be loaded.
@@ -33,11 +34,13 @@ def space_of(settings: Settings) -> Iterator[Space]:
             yield Space(
                 id=embedder.id,
                 dimensions=embedder.dimensions,
-                embed=lambda texts: runner.run(_vectors(embedder, texts)),
+                embed=lambda texts: runner.run(_embedded(embedder, texts)),
+                keyring=keyring_from(settings, home or settings.store.home),
+                halfvec=settings.store.halfvec,
             )
         finally:
             runner.run(embedder.close())
 
 
-async def _vectors(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
-    return [embedding.vector for embedding in await embedder.embed(texts)]
+async def _embedded(embedder: Embedder, texts: Sequence[str]) -> Sequence[Embedding]:
+    return await embedder.embed(texts)

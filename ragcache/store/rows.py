@@ -95,7 +95,7 @@ def entry_values(entry: Entry, epoch: int) -> dict[str, Any]:
         "normal": entry.keys.normal,
         "question": entry.question,
         "answer": json.dumps(entry.answer),
-        "reading": None if entry.reading is None else json.dumps(entry.reading),
+        "reading": reading_json(entry),
         "state": entry.state,
         "created_at": entry.created_at,
         "expire_at": entry.expire_at,
@@ -107,6 +107,11 @@ def entry_values(entry: Entry, epoch: int) -> dict[str, Any]:
         "signature": entry.signature,
         "lineage": json.dumps([_line(at, line) for at, line in enumerate(entry.lineage)]),
     }
+
+
+def reading_json(entry: Entry) -> str | None:
+    """Return what was understood of the question, as its column holds it."""
+    return None if entry.reading is None else json.dumps(entry.reading)
 
 
 def _line(position: int, line: Lineage) -> dict[str, Any]:

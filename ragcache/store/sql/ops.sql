@@ -124,8 +124,16 @@ SELECT count(*) FROM ragcache.entry e
    AND e.state <> 'deleted' AND e.expire_at > %(now)s
 
 -- name: next_foreign_vectors
--- Some of them, in a fixed order: where the last run ended, the next one goes on.
-SELECT e.id, e.question FROM ragcache.entry e
+-- Some of them, in a fixed order: where the last run ended, the next one goes on. All that their
+-- signatures cover, and their scope.
+SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.reading, e.state,
+       e.created_at, e.expire_at, e.version, e.model, e.embedder, e.kid, e.signature,
+       (SELECT json_agg(json_build_array(l.names, l.content, l.raw, l.rank, l.cited, l.access)
+                        ORDER BY l.position)
+          FROM ragcache.lineage l
+         WHERE l.tenant = %(tenant)s AND l.entry = e.id) AS lineage,
+       true AS current, e.sharing, e.namespace, e.partition, e.access
+  FROM ragcache.entry e
  WHERE e.tenant = %(tenant)s AND e.embedder <> '' AND e.embedder <> %(embedder)s
    AND e.state <> 'deleted' AND e.expire_at > %(now)s AND e.id > %(after)s
  ORDER BY e.id LIMIT %(batch)s
@@ -134,7 +142,8 @@ SELECT e.id, e.question FROM ragcache.entry e
 -- Unless the entry has changed hands meanwhile.
 UPDATE ragcache.entry e
    SET embedder = %(embedder)s, embedding = %(vector)s::text::vector,
-       embedding_half = %(half)s::text::vector::halfvec
+       embedding_half = %(half)s::text::vector::halfvec, reading = %(reading)s::json,
+       kid = %(kid)s, signature = %(signature)s
  WHERE e.tenant = %(tenant)s AND e.id = %(id)s AND e.embedder <> %(embedder)s
 
 -- name: stats

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from ragcache.settings import Settings
+from tests.fixtures_pipeline import KEYRING
 from tests.fixtures_postgres import _PASSWORDS as PASSWORDS
 from tests.store_samples import entry, keys, request, scope
 
@@ -154,14 +155,28 @@ async def test_reembed_uses_the_embedder_of_the_settings_and_goes_on_where_it_en
     from tests.doubles.embedder import TableEmbedder
 
     monkeypatch.setattr(embedding, "embedder_from", lambda settings: TableEmbedder())
+    cli.env["RAGCACHE_SECURITY__SIGNING_KEYS"] = '{"k1": "a secret of the tests"}'
     for number in range(3):
-        made = entry(request(tenant, question=f"question {number}"))
+        made = KEYRING.sign(entry(request(tenant, question=f"question {number}")))
         assert await store.put(made, await store.snapshot(made.scope, ())) == ""
     first = cli("reembed", "--tenant", tenant, "--batch", 2, "--json").json
-    assert (first["done"], first["skipped"]) == (3, 0)
+    assert (first["done"], first["skipped"], first["refused"]) == (3, 0, 0)
     assert first["embedder"] == TableEmbedder().id
     again = cli("reembed", "--tenant", tenant, "--json").json
     assert again["done"] == 0
+
+
+async def test_reembed_leaves_alone_what_it_cannot_vouch_for(cli, store, tenant, monkeypatch):
+    from ragcache.cli import embedding
+    from tests.doubles.embedder import TableEmbedder
+
+    monkeypatch.setattr(embedding, "embedder_from", lambda settings: TableEmbedder())
+    cli.env["RAGCACHE_SECURITY__SIGNING_KEYS"] = '{"k1": "a secret of the tests"}'
+    made = entry(request(tenant))
+    assert await store.put(made, await store.snapshot(made.scope, ())) == ""
+    told = cli("reembed", "--tenant", tenant)
+    assert "0 questions embedded" in told.out
+    assert "1 are not signed by security.signing_keys" in told.out
 
 
 def test_reembed_without_an_embedder_says_which_setting_is_missing(cli):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
 import psycopg
 import pytest
 
+from ragcache.admission import KeyRing
 from ragcache.errors import ConfigError, IsolationError, StoreUnavailableError
 from ragcache.factory import RagCache
+from ragcache.lookup import Reading
 from ragcache.settings import Settings
 from ragcache.store import maintenance, purging, reports
 from ragcache.store.maintenance import Crowd, maintain, plan_indexes
@@ -22,7 +25,8 @@ from ragcache.store.purging import Selection, erase_principal, erase_tenant, pro
 from ragcache.store.reembedding import Space, reembed
 from ragcache.store.roles import Dsns
 from ragcache.store.vectors import VECTOR
-from ragcache.types import Document, TenantId
+from ragcache.types import Document, Embedding, TenantId
+from tests.fixtures_pipeline import KEYRING
 from tests.store_samples import NOW, entry, request, scope, served, stored, unit
 
 pytestmark = pytest.mark.usefixtures("store")
@@ -286,20 +290,38 @@ async def test_a_cache_with_an_ops_dsn_maintains_its_store(postgres, monkeypatch
     assert len(rounds) == ended
 
 
+def space_of(vectors, *, keyring=KEYRING, dimensions=16) -> Space:
+    """Return a new embedder, which gives these vectors: a function of the texts."""
+
+    def embed(texts):
+        return [
+            Embedding(text=text, vector=vector)
+            for text, vector in zip(texts, vectors(texts), strict=True)
+        ]
+
+    return Space(id="E2", dimensions=dimensions, embed=embed, keyring=keyring)
+
+
+async def signed(store, asked, **fields):
+    """Store an answer as the pipeline does: signed."""
+    made = KEYRING.sign(entry(asked, **fields))
+    assert await store.put(made, await store.snapshot(made.scope, asked.documents)) == ""
+    return made
+
+
 async def test_reembedding_makes_old_entries_servable_again_and_can_be_stopped(
     store, postgres, tenant
 ):
-    made = [await stored(store, request(tenant, question=f"q{n}")) for n in range(7)]
+    made = [await signed(store, request(tenant, question=f"q{n}")) for n in range(7)]
     new = {f"q{n}": unit(0.1 * n, 1.0, dimensions=16) for n in range(7)}
-
     calls = itertools.count(1)
 
-    def embed(texts):
+    def vectors(texts):
         if next(calls) == 2:
             raise RuntimeError("stopped")
         return [new[text] for text in texts]
 
-    space = Space(id="E2", dimensions=16, embed=embed)
+    space = space_of(vectors)
     with pytest.raises(RuntimeError, match="stopped"):
         reembed(postgres.ops, space, now=NOW, tenant=tenant, batch=3)
     seen = []
@@ -311,7 +333,7 @@ async def test_reembedding_makes_old_entries_servable_again_and_can_be_stopped(
         batch=3,
         progress=lambda at, total: seen.append((at, total)),
     )
-    assert (done.done, done.skipped) == (4, 0)
+    assert (done.done, done.skipped, done.refused) == (4, 0, 0)
     assert seen == [(3, 4), (4, 4)]
     found = await store.find_similar(made[0].scope, new["q5"], embedder="E2", now=NOW, limit=1)
     assert found[0].entry.question == "q5"
@@ -320,9 +342,47 @@ async def test_reembedding_makes_old_entries_servable_again_and_can_be_stopped(
     )
 
 
+async def test_a_reembedded_entry_is_read_and_signed_anew(store, postgres, tenant):
+    document = Document(text="d", source="s", access={"hr"})
+    asked = request(tenant, sharing="tenant", access={"hr"}, documents=(document,))
+    made = await signed(store, asked, reading={"vectors": "of the old embedder"}, version="v")
+    done = reembed(
+        postgres.ops, space_of(lambda texts: [unit(1.0, dimensions=16)]), now=NOW, tenant=tenant
+    )
+    assert done.done == 1
+    for found in (
+        await store.find_exact(made.scope, made.keys, now=NOW),
+        await store.find_similar(
+            made.scope, unit(1.0, dimensions=16), embedder="E2", now=NOW, limit=1
+        ),
+    ):
+        (candidate,) = found
+        assert KEYRING.verify(candidate.entry)
+        assert candidate.entry.embedder == "E2"
+        assert candidate.entry.answer == made.answer
+        reading = Reading.from_json(candidate.entry.reading)
+        assert reading is not None
+        assert reading.text == asked.question
+        assert reading.sentence is not None
+
+
+async def test_reembedding_signs_nothing_that_was_not_genuine(store, postgres, tenant):
+    asked = request(tenant)
+    made = await signed(store, asked)
+    with psycopg.connect(postgres.app) as connection:
+        connection.execute("SELECT set_config('ragcache.tenant', %s, true)", (tenant,))
+        connection.execute('UPDATE ragcache.entry SET answer = \'{"text": "poison"}\'')
+    space = space_of(lambda texts: [unit(1.0, dimensions=16)] * len(texts))
+    assert reembed(postgres.ops, space, now=NOW, tenant=tenant).refused == 1
+    (found,) = await store.find_exact(made.scope, made.keys, now=NOW)
+    assert not KEYRING.verify(found.entry)
+    other = replace(space, keyring=KeyRing({"k2": b"another secret of the tests"}, "k2"))
+    assert reembed(postgres.ops, other, now=NOW, tenant=tenant).refused == 1
+
+
 async def test_reembedding_skips_questions_without_a_sound_vector(store, postgres, tenant):
-    await stored(store, request(tenant))
-    space = Space(id="E2", dimensions=8, embed=lambda texts: [np.zeros(8)] * len(texts))
+    await signed(store, request(tenant))
+    space = space_of(lambda texts: [np.zeros(16)] * len(texts))
     done = reembed(postgres.ops, space, now=NOW, tenant=tenant)
     assert (done.done, done.skipped) == (0, 1)
 

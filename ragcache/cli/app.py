@@ -21,6 +21,7 @@ _VERBS = (
     "database",
     "batching",
     "health",
+    "engine",
     "traffic",
     "report",
     "entries",

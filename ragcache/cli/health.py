@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from .places import database, settings_from
 from .verbs import add
 
 if TYPE_CHECKING:
+    from ..settings import StoreSettings
     from ..store.findings import Finding
 
 
@@ -23,20 +24,38 @@ def add_to(app: typer.Typer) -> None:
     add(app, doctor, "ragcache doctor")
 
 
-def doctor(dsn: OpsDsn = None, config: Config = None, as_json: AsJson = False) -> None:
+def doctor(
+    dsn: OpsDsn = None,
+    config: Config = None,
+    target: Annotated[
+        bool,
+        typer.Option("--target", help="Only the model's side: KV usage, hit rate, advice."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check everything that serving needs; exit with 3 where something is wrong."""
+    settings = settings_from(config)
+    if target:
+        from .target_health import look
+
+        findings = look(settings)
+    else:
+        findings = _store(settings.store, config, dsn)
+    _tell(findings, as_json)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(3)
+
+
+def _store(store: StoreSettings, config: Path | None, dsn: str | None) -> list[Finding]:
     import asyncio
 
-    store = settings_from(config).store
     findings = [] if store.kind == "redis" else list(_postgres(config, dsn))
     if "redis" in store.kind:
         from ..store.redis.health import doctor as look
 
         redis_dsn = (store.redis_dsn or store.dsn).get_secret_value()
         findings += asyncio.run(look(redis_dsn, cluster=store.redis_cluster))
-    _tell(findings, as_json)
-    if not all(finding.ok for finding in findings):
-        raise typer.Exit(3)
+    return findings
 
 
 def _postgres(config: Path | None, dsn: str | None) -> Sequence[Finding]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 
@@ -38,8 +38,10 @@ def now_utc() -> datetime:
     return datetime.now(UTC)
 
 
-def settings_from(config: Path | None) -> Settings:
+def settings_from(config: Path | None, **overrides: Any) -> Settings:
     """Load the settings file that was named, or the one in this folder, or none.
+
+    What is given besides stands over it.
 
     Raises:
         ConfigError: The file is missing or wrong.
@@ -48,7 +50,7 @@ def settings_from(config: Path | None) -> Settings:
 
     if config is None and DEFAULT_CONFIG.is_file():
         config = DEFAULT_CONFIG
-    return Settings.load(config)
+    return Settings.load(config, **overrides)
 
 
 @contextmanager

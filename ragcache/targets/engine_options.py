@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, get_args
@@ -109,9 +110,7 @@ def faults(
     if arguments.get("enable_prefix_caching") is False:
         found.append("enable_prefix_caching is false: no prefix would ever be reused")
     if platform not in _OFFLOADING and _offloads(arguments):
-        found.append(
-            f"KV blocks cannot be offloaded on {platform}: vLLM does it on CUDA, ROCm, XPU"
-        )
+        found.append(f"no KV offloading on {platform}: vLLM does it on CUDA, ROCm and XPU")
     small = str(arguments.get("kv_cache_dtype") or "auto")
     if small.startswith("fp8") and platform not in _SMALL_KV and platform != "xpu":
         found.append(f"kv_cache_dtype {small}: not on {platform}, leave it at auto")
@@ -129,7 +128,6 @@ def _unknown(name: str, known: Collection[str]) -> str:
     return f"vLLM has no engine argument {name!r}: did you mean {near[0]!r}?"
 
 
-@cache
 def known_arguments() -> frozenset[str]:
     """Return every argument of `vllm serve`, with underscores, from the vLLM that is installed.
 
@@ -147,21 +145,29 @@ def parsed_arguments(flags: Sequence[str]) -> Any:
     Raises:
         ConfigError: vLLM is not installed or another one, or it refuses the flags.
     """
-    try:
-        from vllm.entrypoints.launchers.cli_args import make_arg_parser
-        from vllm.utils.argparse_utils import FlexibleArgumentParser
-    except ImportError as error:
-        raise ConfigError(
-            f"vLLM 0.32 is not installed ({error}): pip install vllm, or use a server"
-        ) from error
+    return _parser().parse_args(list(flags))
 
-    class Parser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is not read by mypy
-        """Says what is wrong instead of ending the process."""
 
-        def error(self, message: str) -> Any:
-            raise ConfigError(f"vLLM refuses its arguments: {message}")
+@cache
+def _parser() -> Any:
+    with warnings.catch_warnings():
+        # What vLLM's dependencies say of each other at import is nothing a user can change.
+        warnings.simplefilter("ignore")
+        try:
+            from vllm.entrypoints.launchers.cli_args import make_arg_parser
+            from vllm.utils.argparse_utils import FlexibleArgumentParser
+        except ImportError as error:
+            raise ConfigError(
+                f"vLLM 0.32 is not installed ({error}): pip install vllm, or use a server"
+            ) from error
 
-    return make_arg_parser(Parser()).parse_args(list(flags))
+        class Parser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is not read by mypy
+            """Says what is wrong instead of ending the process."""
+
+            def error(self, message: str) -> Any:
+                raise ConfigError(f"vLLM refuses its arguments: {message}")
+
+        return make_arg_parser(Parser())
 
 
 def flags_of(arguments: Mapping[str, Any]) -> list[str]:

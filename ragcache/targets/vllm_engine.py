@@ -141,7 +141,7 @@ class VLLMEngineTarget:
                 self._events = None
             engine, self._engine, self._serving = self._engine, None, None
             if engine is not None:
-                await asyncio.to_thread(engine.shutdown, _STOP_S)
+                await _stopped(engine)
             if self._folder is not None:
                 self._folder.cleanup()
                 self._folder = None
@@ -276,6 +276,15 @@ async def _started(namespace: Any) -> tuple[Any, Any]:
         engine.shutdown(_STOP_S)
         raise
     return engine, state.openai_serving_chat
+
+
+async def _stopped(engine: Any) -> None:
+    # Its reader first: it would call an engine that was told to end a dead one.
+    reader = engine.output_handler
+    if reader is not None:
+        reader.cancel()
+        await asyncio.wait({reader})
+    await asyncio.to_thread(engine.shutdown, _STOP_S)
 
 
 def _piece(event: str) -> Any:

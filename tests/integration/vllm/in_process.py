@@ -100,7 +100,7 @@ async def answers(target: VLLMEngineTarget) -> dict[str, Any]:
         "model": target.model,
         "tools": (TOOL,),
         "params": {"tool_choice": choice},
-        "tokens": 24,
+        "tokens": 64,
     }
     called = await target.complete(call("Count the boxes.", **tools))
     streamed = [c async for c in target.stream(call("Count the boxes.", **tools))][-1].completion

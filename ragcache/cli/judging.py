@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +11,7 @@ import typer
 from ..errors import ConfigError
 from .console import say
 from .options import AnyTenant, Config, OpsDsn, Reason
-from .places import database
+from .places import database, now_utc
 from .verbs import add
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def feedback(
 ) -> None:
     """Note what an asker said of an answer; a bad one is taken out of service.
 
-    The saving of a bad hit is taken back. What was purged can be restored until maintenance
-    removes it.
+    The saving of a bad hit is taken back, and the guard counts it: running processes hear of it
+    within a minute. What was purged can be restored until maintenance removes it.
     """
     from ..store import traffic
     from ..store.purging import Selection, purge
@@ -49,6 +49,7 @@ def feedback(
             writer.write(row["tenant"], (), [_verdict(row, agreed=not bad)])
         finally:
             writer.close()
+        _tell_guard(place.ops, row, agreed=not bad)
         if bad and entry:
             chosen = Selection(tenant=row["tenant"], entry=entry)
             purge(place.ops, chosen, reason=f"bad hit: {reason}" if reason else "bad hit")
@@ -56,6 +57,19 @@ def feedback(
         say(f"entry {entry} is out of service, and what its hit had saved is taken back")
     else:
         say("noted")
+
+
+def _tell_guard(ops: str, row: Mapping[str, Any], *, agreed: bool) -> None:
+    """Leave the verdict on a semantic hit for the processes that hold the error rate."""
+    from ..pipeline.guarding import DEPLOYMENT, Told, path_to, told_key
+    from ..store.inbox import append
+
+    if row["status"] != "hit_semantic" or row["similarity"] is None:
+        return
+    path = path_to(row["namespace"], row["partition"])
+    told = Told(path=path, similarity=row["similarity"], agreed=agreed)
+    until = now_utc() + timedelta(days=365)
+    append(ops, DEPLOYMENT, "guard", told_key("default"), told.as_json(), expire_at=until)
 
 
 def _one(found: list[dict[str, Any]], request_id: str) -> dict[str, Any]:

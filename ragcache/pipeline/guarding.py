@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ..events import Judged
@@ -27,15 +28,36 @@ from ..lookup.guard import (
     state_from_json,
     state_json,
 )
-from ..types import UNKNOWN_USAGE, Completion, Hit, TenantId, Usage
+from ..types import UNKNOWN_USAGE, Completion, Hit, JsonObject, Scope, TenantId, Usage
 from .asking import Asking
 from .parts import Parts
 
 #: The tenant under which what concerns the whole deployment is kept.
 DEPLOYMENT = TenantId("ragcache:deployment")
 _KEPT = timedelta(days=365)
+#: How often the verdicts that came from outside are looked for, at most.
+_HEAR_EVERY_S = 60.0
 #: Asks the target anew.
 Regenerate = Callable[[], Awaitable[Completion]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A verdict from outside (`ragcache feedback`), as it waits for running processes."""
+
+    path: tuple[str, ...]
+    similarity: float
+    agreed: bool
+
+    def as_json(self) -> JsonObject:
+        """Return it as plain JSON values."""
+        return {"path": list(self.path), "similarity": self.similarity, "agreed": self.agreed}
+
+
+def told_key(deployment: str) -> str:
+    """Return the key of the state in which verdicts from outside wait."""
+    return f"{deployment}:told"
+
 
 #: Hits that a user may still report, and verifications under way, at most.
 _RECENT, _AT_ONCE = 1000, 2
@@ -71,12 +93,14 @@ class Guarding:
         self._off_told = False
         self._verifying = 0
         self._recent: OrderedDict[str, tuple[Asking, Hit]] = OrderedDict()
+        self._heard = 0
+        self._hear_at_s = 0.0
 
     # --- what holds now ------------------------------------------------------------------------
 
     def standing(self, asking: Asking) -> Standing:
         """Return threshold, certificate and share to verify for this request's partition."""
-        return standing(self._state, _path(asking), self._policy)
+        return standing(self._state, path_of(asking.scope), self._policy)
 
     def lowest(self, policy: LookupPolicy) -> LookupPolicy:
         """Return the lookup policy at the lowest threshold the guard may choose."""
@@ -104,8 +128,11 @@ class Guarding:
             self._parts.later(self._verify(asking, hit, regenerate))
 
     def _observe(self, asking: Asking, seen: Observed) -> None:
-        self._state = observe(self._state, _path(asking), seen, self._policy)
+        self._state = observe(self._state, path_of(asking.scope), seen, self._policy)
         self._note()
+        if time.monotonic() >= self._hear_at_s:
+            self._hear_at_s = time.monotonic() + _HEAR_EVERY_S
+            self._parts.queued(self.hear(), name="guard:told")
 
     async def _verify(self, asking: Asking, hit: Hit, regenerate: Regenerate) -> None:
         self._verifying += 1
@@ -142,7 +169,7 @@ class Guarding:
         """Note a verdict on a hit; one that was wrong is taken out of service."""
         self._state = judge(
             self._state,
-            _path(asking),
+            path_of(asking.scope),
             similarity=hit.similarity,
             agreed=agreed,
             policy=self._policy,
@@ -179,7 +206,7 @@ class Guarding:
     # --- what is kept --------------------------------------------------------------------------
 
     async def recall(self) -> None:
-        """Take up what an earlier process learned."""
+        """Take up what an earlier process learned, and what was told meanwhile."""
         store = self._parts.store
         if store is None:
             return
@@ -189,6 +216,31 @@ class Guarding:
                 KeyError, TypeError, ValueError
             ):  # another version's: learn anew
                 self._state = state_from_json(kept)
+                self._heard = int(kept.get("heard", 0))
+        await self.hear()
+
+    async def hear(self) -> None:
+        """Count the verdicts that came from outside since the last look."""
+        store = self._parts.store
+        if store is None:
+            return
+        key = told_key(self._deployment)
+        kept = await store.recall(DEPLOYMENT, "guard", key, now=self._clock())
+        for number, told in (kept or {}).get("items", ()):
+            if number > self._heard:
+                self._heard = number
+                self._count(told)
+
+    def _count(self, told: JsonObject) -> None:
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # another version's
+            self._state = judge(
+                self._state,
+                tuple(map(str, told["path"])),
+                similarity=float(told["similarity"]),
+                agreed=bool(told["agreed"]),
+                policy=self._policy,
+            )
+            self._note(at_once=True)
 
     def _note(self, *, at_once: bool = False) -> None:
         self._unsaved += 1
@@ -203,16 +255,20 @@ class Guarding:
                 DEPLOYMENT,
                 "guard",
                 self._deployment,
-                state_json(self._state),
+                {**state_json(self._state), "heard": self._heard},
                 now=now,
                 expire_at=now + _KEPT,
             )
 
 
-def _path(asking: Asking) -> tuple[str, str]:
+def path_of(scope: Scope) -> tuple[str, str]:
     """Evidence is kept for the partition, its namespace and the whole deployment."""
-    scope = asking.scope
-    return f"namespace:{scope.namespace}", f"partition:{scope.partition[:16]}"
+    return path_to(scope.namespace, scope.partition)
+
+
+def path_to(namespace: str, partition: str) -> tuple[str, str]:
+    """Return the path of a partition, by its names."""
+    return f"namespace:{namespace}", f"partition:{partition[:16]}"
 
 
 def _text(hit: Hit) -> str:

@@ -17,3 +17,18 @@ INSERT INTO ragcache.state AS s (tenant, kind, key, principal, value, expire_at)
 VALUES (%(tenant)s, %(kind)s, %(key)s, %(principal)s, %(value)s::json, %(expire_at)s)
 ON CONFLICT (tenant, kind, key) DO UPDATE
    SET value = excluded.value, principal = excluded.principal, expire_at = excluded.expire_at
+
+-- name: ensure
+-- The row must exist before it can be locked.
+INSERT INTO ragcache.state (tenant, kind, key, value, expire_at)
+VALUES (%(tenant)s, %(kind)s, %(key)s, '{}', %(expire_at)s)
+ON CONFLICT DO NOTHING
+
+-- name: lock
+SELECT s.value FROM ragcache.state s
+ WHERE s.tenant = %(tenant)s AND s.kind = %(kind)s AND s.key = %(key)s
+   FOR UPDATE
+
+-- name: replace
+UPDATE ragcache.state s SET value = %(value)s::json, expire_at = %(expire_at)s
+ WHERE s.tenant = %(tenant)s AND s.kind = %(kind)s AND s.key = %(key)s

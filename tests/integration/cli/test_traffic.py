@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ragcache.pipeline import guarding
 from ragcache.store.traffic import TrafficWriter, Verdict
 from ragcache.telemetry import savings
 from ragcache.telemetry.record import assemble
@@ -181,3 +182,23 @@ def test_feedback_takes_a_bad_answer_and_its_saving_back(cli, recorded):
 
 def test_feedback_on_an_unknown_request_changes_nothing(cli, recorded):
     assert "no request" in cli("feedback", "nobody-asked-this", code=1).err
+
+
+async def test_feedback_reaches_the_guard_of_running_processes(
+    cli, recorded, make, postgres, monkeypatch
+):
+    """The verdict waits in the store; whoever holds the error rate counts it once."""
+    deployment = f"deployment-of-{recorded}"
+    monkeypatch.setattr(guarding, "told_key", lambda _: f"{deployment}:told")
+    parts = {"deployment": deployment, "embedder": None, "clock": lambda: datetime.now(UTC)}
+    cache, other = await make(**parts), await make(**parts)
+    cli("feedback", f"{recorded}-h0", "--tenant", recorded)
+    for running in (cache, other):
+        await running._guarding.hear()
+        await running._guarding.hear()
+        evidence = running._guarding._state.levels[""]
+        assert (evidence.judged.sum(), evidence.wrong.sum()) == (1.0, 1.0)
+    await cache._parts.settled()
+    late = await make(**parts)
+    evidence = late._guarding._state.levels[""]
+    assert (evidence.judged.sum(), evidence.wrong.sum()) == (1.0, 1.0)

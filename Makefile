@@ -26,10 +26,9 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint  ## What CI runs: units, field cases, properties, the pipeline on a real Postgres
-	$(BIN)/python -m pytest -m "not prove" tests/unit tests/cases tests/properties tests/integration/pipeline
+test: lint test-main test-llama-index  ## Every promise, with small counts (-j2: side by side)
 
-test: lint test-llama-index  ## Every promise, with small counts
+test-main: $(VENV)/.installed  ## What needs everything but LlamaIndex's OpenAI classes
 	$(BIN)/python -m pytest -m "not prove"
 
 prove: $(VENV)/.installed $(LLAMA_INDEX_VENV)/.installed  ## The large counts
@@ -53,4 +52,4 @@ bench: $(VENV)/.installed  ## Speed and memory
 clean:  ## Remove what was built here
 	rm -rf $(VENV) $(LLAMA_INDEX_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint check test test-llama-index prove bench clean
+.PHONY: help install demo lint test test-main test-llama-index prove bench clean

@@ -22,6 +22,7 @@ _VERBS = (
     "batching",
     "health",
     "engine",
+    "verify",
     "traffic",
     "report",
     "entries",

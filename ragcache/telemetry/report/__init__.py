@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from .data import ReportData, gathered
 from .page import page
-from .scenarios import Scenario, scenarios
+from .scenarios import PUBLISHED, Scenario, scenarios
 
-__all__ = ["ReportData", "Scenario", "gathered", "page", "scenarios"]
+__all__ = ["PUBLISHED", "ReportData", "Scenario", "gathered", "page", "scenarios"]

@@ -30,6 +30,7 @@ class Hit:
     age_s: float
     ttl_s: float
     entry: EntryId
+    request_id: str = ""
 
     def __bool__(self) -> bool:
         """A hit is true, a miss is false."""
@@ -99,6 +100,7 @@ class Answers:
         found = await self._finding.find(asking, Understanding())
         if isinstance(found, types.Miss):
             return Miss(reason=found.reason, begun=await self._storing.snapshot(asking))
+        self._finding.used(asking, found)
         now = self._clock()
         return Hit(
             answer=str(found.entry.answer["text"]),
@@ -107,7 +109,15 @@ class Answers:
             age_s=(now - found.entry.created_at).total_seconds(),
             ttl_s=(found.entry.expire_at - now).total_seconds(),
             entry=found.entry.id,
+            request_id=asking.request_id,
         )
+
+    def report_bad(self, hit: Hit) -> bool:
+        """Note that a hit was wrong: its entry is taken out of service, and the guard counts it.
+
+        Returns: Whether it was a semantic hit of this process that is still known.
+        """
+        return self._finding.reported(hit.request_id)
 
     async def put(
         self,

@@ -15,7 +15,7 @@ from ..lookup.guard import ruling
 from ..protocols import Store
 from ..types import Candidate, Entry, Hit, Miss, Request
 from .asking import Asking, Understanding
-from .guarding import Guarding
+from .guarding import Guarding, Regenerate
 from .parts import Parts
 
 
@@ -65,6 +65,24 @@ class Finding:
     async def again(self, asking: Asking) -> Hit | Miss:
         """Look by key only: has somebody stored the answer meanwhile?"""
         return await self._by_key(asking, Understanding())
+
+    def used(self, asking: Asking, hit: Hit, regenerate: Regenerate | None = None) -> None:
+        """Note that a hit is served: it was used now, and a semantic one is held to the guard.
+
+        Args:
+            asking: Who is served.
+            hit: What they are served.
+            regenerate: Asks the target anew, for a verification; None where nobody here can.
+        """
+        if self._parts.store is not None:
+            noted = self._parts.store.touch(asking.scope, hit.entry.id, now=self._clock())
+            self._parts.queued(noted, name=f"touch:{hit.entry.id}")
+        if hit.kind == "semantic":
+            self._guarding.served(asking, hit, regenerate)
+
+    def reported(self, request_id: str) -> bool:
+        """Note that a user called a hit wrong; return whether the hit is still known here."""
+        return self._guarding.reported(request_id)
 
     async def _by_key(self, asking: Asking, understanding: Understanding) -> Hit | Miss:
         store = self._parts.store

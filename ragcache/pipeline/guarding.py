@@ -117,14 +117,16 @@ class Guarding:
             seen = Observed(similarity=below.similarity, agreed=agreed)
         self._observe(asking, seen)
 
-    def served(self, asking: Asking, hit: Hit, regenerate: Regenerate) -> None:
+    def served(self, asking: Asking, hit: Hit, regenerate: Regenerate | None) -> None:
         """Observe a semantic hit; have a share of them verified in the background."""
         share = self.standing(asking).verify_share
         self._observe(asking, Observed(similarity=hit.similarity, served=True))
         self._recent[asking.request_id] = (asking, hit)
         while len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
-        if self._draw() < share and self._verifying < _AT_ONCE:
+        if regenerate is None or self._verifying >= _AT_ONCE:
+            return
+        if self._draw() < share:
             self._parts.later(self._verify(asking, hit, regenerate))
 
     def _observe(self, asking: Asking, seen: Observed) -> None:

@@ -303,11 +303,7 @@ class Pipeline:
             ttft_s=time.perf_counter() - asking.began_s,
             status=replace(answer.status, collapsed=collapsed),
         )
-        if self._parts.store is not None:
-            noted = self._parts.store.touch(asking.scope, hit.entry.id, now=now)
-            self._parts.queued(noted, name=f"touch:{hit.entry.id}")
-        if hit.kind == "semantic":
-            self._guarding.served(asking, hit, lambda: self._calling.regenerate(asking, target))
+        self._finding.used(asking, hit, lambda: self._calling.regenerate(asking, target))
         saved = answers.usage_of(hit.entry.answer)
         self._parts.emit(Answered, asking, asking.began_s, answer=answer, saved_usage=saved)
         return answer

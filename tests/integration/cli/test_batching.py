@@ -81,7 +81,7 @@ def test_stored_answers_come_first_and_without_a_call(ready, upstream, tenant, t
 def test_what_failed_is_asked_again_and_a_line_that_was_cut_too(ready, upstream, tenant):
     cli, file = ready
     upstream.script = lambda body: (
-        Reply(status=500) if "port 2?" in str(body["messages"]) else Reply(text="The fee is 80.")
+        Reply(status=400) if "port 2?" in str(body["messages"]) else Reply(text="The fee is 80.")
     )
     told = cli("batch", file, "--tenant", tenant, "--json", code=1)
     assert json.loads(told.out)["failed"] == 1

@@ -95,7 +95,7 @@ async def test_when_everybody_leaves_the_call_is_cut(make, upstream, tenant):
 
 async def test_a_leaders_error_reaches_all_and_the_next_one_tries_again(make, upstream, tenant):
     cache = await make()
-    upstream.answer(Reply(status=500, delay_s=0.1), Reply())
+    upstream.answer(Reply(status=400, delay_s=0.1), Reply())
     results = await asyncio.gather(
         *(cache.answer(ask(tenant)) for _ in range(20)), return_exceptions=True
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import stamina
@@ -12,7 +13,7 @@ from ..layout import Host
 from ..types import Call, Chunk, Completion
 from .body import arguments
 from .faults import pause_before_retry, translated
-from .replies import Collected, completion_of
+from .replies import Collected, completion_of, event_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -66,7 +67,9 @@ class OpenAITarget:
             base_url, api_key, headers, timeout_s=timeout_s, connect_s=connect_s
         )
         self.name = str(self._client.base_url)
-        self._create: Any = self._client.chat.completions.create  # its overloads list every field
+        completions = self._client.chat.completions
+        self._create: Any = completions.create  # its overloads list every field
+        self._open: Any = completions.with_streaming_response.create
 
     async def complete(self, call: Call) -> Completion:
         """Return the whole answer.
@@ -75,8 +78,9 @@ class OpenAITarget:
             TargetError: The server failed, or could not be reached.
             RequestError: A parameter would change where the request goes.
         """
+        made = arguments(call, self.provider, host=self._roles)
         with translated(self.name):
-            reply = await self._asked(call)
+            reply = await self._tried(lambda: self._create(**made))
         return completion_of(reply.model_dump(mode="json"))
 
     async def stream(self, call: Call) -> AsyncGenerator[Chunk, None]:
@@ -84,12 +88,14 @@ class OpenAITarget:
 
         Whoever stops early closes the connection, and the server stops computing.
         """
+        made = {**arguments(call, self.provider, host=self._roles), **_USAGE_TOO}
         collected = Collected()
-        with translated(self.name):
-            async with await self._asked(call, **_USAGE_TOO) as pieces:
-                async for piece in pieces:
-                    text = collected.take(piece)
-                    if text:
+        async with contextlib.AsyncExitStack() as stack:
+            with translated(self.name):
+                reply = await self._tried(lambda: stack.enter_async_context(self._open(**made)))
+                async for line in reply.iter_lines():
+                    event = event_of(line)
+                    if event is not None and (text := collected.take(event)):
                         yield Chunk(text=text)
         yield Chunk(completion=collected.completion())
 
@@ -97,11 +103,10 @@ class OpenAITarget:
         """Close the connections."""
         await self._client.close()
 
-    async def _asked(self, call: Call, **options: Any) -> Any:
+    async def _tried(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Make the call, again where that is safe. A stream is safe until it has begun."""
-        made = {**arguments(call, self.provider, host=self._roles), **options}
         if self._attempts == 1:
-            return await self._create(**made)
+            return await ask()
         async for attempt in stamina.retry_context(
             on=lambda error: pause_before_retry(error, longest_s=self._patience_s),
             attempts=self._attempts,
@@ -110,7 +115,7 @@ class OpenAITarget:
             wait_jitter=0.2,
         ):
             with attempt:
-                return await self._create(**made)
+                return await ask()
         raise AssertionError("stamina raises or returns")  # pragma: no cover
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..errors import TargetError
 from ..types import Completion
 from .usage import usage_of
+
+_DATA: Final = "data:"
+_DONE: Final = "[DONE]"
 
 
 def completion_of(reply: Mapping[str, Any]) -> Completion:
@@ -34,57 +38,86 @@ def completion_of(reply: Mapping[str, Any]) -> Completion:
     )
 
 
-class Collected:
-    """The pieces of a stream, put together.
+def event_of(line: str) -> Mapping[str, Any] | None:
+    """Read one line of a stream of server-sent events, None where it carries nothing.
 
-    Pieces are read by attribute: turning each of them into a dict first costs more than all the
-    rest of ragcache's work on a streamed answer.
+    The official client would make an object of classes of each piece: that costs more than all
+    the rest of ragcache's work on a streamed answer, which needs three fields of it.
+
+    Raises:
+        TargetError: The line is an error, or no JSON.
     """
+    if not line.startswith(_DATA):
+        return None
+    data = line[len(_DATA) :].strip()
+    if data == _DONE:
+        return None
+    try:
+        event = json.loads(data)
+    except ValueError as error:
+        raise TargetError(f"the target streams what is no JSON: {data[:80]!r}") from error
+    if not isinstance(event, Mapping) or event.get("error"):
+        raise broken_off(event)
+    return event
+
+
+def broken_off(event: Any) -> TargetError:
+    """Return the error that a target put into its stream."""
+    error = event.get("error") if isinstance(event, Mapping) else event
+    told = error if isinstance(error, Mapping) else {"message": error}
+    code = told.get("code")
+    return TargetError(
+        f"the target failed: {told.get('message')}",
+        status=code if isinstance(code, int) else None,
+        body=event,
+        kind=str(told.get("type") or code or ""),
+    )
+
+
+class Collected:
+    """The pieces of a stream, put together."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
+        self._last: Mapping[str, Any] = {}
         self._finish: str | None = None
-        self._usage: Any = None
-        self._model = ""
-        self._id = ""
+        self._usage: Mapping[str, Any] | None = None
 
-    def take(self, piece: Any) -> str:
+    def take(self, event: Mapping[str, Any]) -> str:
         """Note a piece and return its text."""
-        self._model = getattr(piece, "model", "") or self._model
-        self._id = getattr(piece, "id", "") or self._id
-        self._usage = getattr(piece, "usage", None) or self._usage
-        for choice in getattr(piece, "choices", None) or ():
-            if not choice.index:
+        self._last = event
+        if usage := event.get("usage"):
+            self._usage = usage
+        for choice in event.get("choices") or ():
+            if not choice.get("index"):
                 return self._choice(choice)
         return ""
 
-    def _choice(self, choice: Any) -> str:
-        self._finish = choice.finish_reason or self._finish
-        delta = choice.delta
-        if delta is None:
-            return ""
-        if refusal := getattr(delta, "refusal", None):  # vLLM has none
+    def _choice(self, choice: Mapping[str, Any]) -> str:
+        if reason := choice.get("finish_reason"):
+            self._finish = reason
+        delta = choice.get("delta") or {}
+        if refusal := delta.get("refusal"):
             self._refusal.append(refusal)
-        for call in delta.tool_calls or ():
-            _merge(self._calls, call.model_dump())
-        text: str = delta.content or ""
+        for call in delta.get("tool_calls") or ():
+            _merge(self._calls, call)
+        text: str = delta.get("content") or ""
         if text:
             self._text.append(text)
         return text
 
     def completion(self) -> Completion:
         """Return the whole answer."""
-        dump = getattr(self._usage, "model_dump", None)
         return Completion(
             text="".join(self._text),
             finish_reason=self._finish,
             tool_calls=tuple(self._calls[at] for at in sorted(self._calls)),
             refusal="".join(self._refusal) or None,
-            usage=usage_of(dump() if dump else self._usage),
-            model=self._model,
-            id=self._id,
+            usage=usage_of(self._usage),
+            model=self._last.get("model") or "",
+            id=self._last.get("id") or "",
         )
 
 

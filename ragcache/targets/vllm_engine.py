@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import json
 import os
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -27,10 +26,8 @@ from .engine_options import (
     preset_arguments,
 )
 from .kv_events import KvEventSubscriber
-from .replies import Collected, completion_of
+from .replies import Collected, broken_off, completion_of, event_of
 
-_DATA = "data: "
-_DONE = "[DONE]"
 _STOP_S = 20.0
 
 
@@ -173,7 +170,7 @@ class VLLMEngineTarget:
         with self._translated():
             rendered = await self._serving.render_chat_request(request)
         if not isinstance(rendered, tuple):
-            raise _refused(rendered.model_dump())
+            raise broken_off(rendered.model_dump())
         (prompt,) = rendered[1]
         return tuple(prompt["prompt_token_ids"])
 
@@ -196,7 +193,7 @@ class VLLMEngineTarget:
             reply = await self._serving.create_chat_completion(self._request(call, stream=False))
         body = reply.model_dump(mode="json")
         if body.get("error"):
-            raise _refused(body)
+            raise broken_off(body)
         return _with(completion_of(body), predicted)
 
     async def stream(self, call: Call) -> AsyncGenerator[Chunk, None]:
@@ -210,11 +207,11 @@ class VLLMEngineTarget:
         with self._translated():
             reply = await self._serving.create_chat_completion(self._request(call, stream=True))
             if not isinstance(reply, AsyncGenerator):
-                raise _refused(reply.model_dump(mode="json"))
+                raise broken_off(reply.model_dump(mode="json"))
             async with contextlib.aclosing(reply) as events:
-                async for event in events:
-                    text = collected.take(piece) if (piece := _piece(event)) else ""
-                    if text:
+                async for line in events:
+                    event = event_of(line)
+                    if event is not None and (text := collected.take(event)):
                         yield Chunk(text=text)
         yield Chunk(completion=_with(collected.completion(), predicted))
 
@@ -249,7 +246,7 @@ class VLLMEngineTarget:
                 f"{self.name} ended: close the target and start it again", kind="engine_dead"
             ) from error
         except Exception as error:
-            raise _refused(self._serving.create_error_response(error).model_dump()) from error
+            raise broken_off(self._serving.create_error_response(error).model_dump()) from error
 
 
 def platform_here() -> Platform:
@@ -285,29 +282,6 @@ async def _stopped(engine: Any) -> None:
         reader.cancel()
         await asyncio.wait({reader})
     await asyncio.to_thread(engine.shutdown, _STOP_S)
-
-
-def _piece(event: str) -> Any:
-    """Read one server-sent event of vLLM's stream, None where it carries nothing."""
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionStreamResponse
-
-    data = event.strip().removeprefix(_DATA)
-    if not data or data == _DONE:
-        return None
-    body = json.loads(data)
-    if body.get("error"):
-        raise _refused(body)
-    return ChatCompletionStreamResponse.model_validate(body)
-
-
-def _refused(body: Mapping[str, Any]) -> TargetError:
-    error = body.get("error") or {}
-    return TargetError(
-        f"the engine answered with an error: {error.get('message')}",
-        status=error.get("code"),
-        body=body,
-        kind=str(error.get("type") or ""),
-    )
 
 
 def _with(completion: Completion, predicted: int | None) -> Completion:

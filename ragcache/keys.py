@@ -129,6 +129,8 @@ _CLOSING = re.compile(r"[\s.!?。！？…]+$")
 
 def fold(text: str) -> str:
     """Return the text NFKC-folded and without format characters (UTR 36 section 2)."""
+    if text.isascii():  # is folded already, and holds no format character
+        return text
     folded = unicodedata.normalize("NFKC", text)
     return "".join(c for c in folded if unicodedata.category(c) != "Cf")
 

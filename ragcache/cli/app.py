@@ -29,6 +29,7 @@ _VERBS = (
     "judging",
     "calibrating",
     "linting",
+    "warming",
     "bench",
 )
 #: Packages that an extra brings, for the message where one is missing.

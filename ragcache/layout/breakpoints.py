@@ -29,6 +29,8 @@ _ANY = -1
 _PRIOR = 2.0
 #: A prefix lost sooner than this share of its lifetime was not lost by age.
 _LEAST_SHARE = 0.25
+#: What is found lost was lost some time before.
+_BEFORE = 0.9
 #: Weight of one observation of a lifetime.
 _OBSERVED = 0.25
 #: Lower ends of the classes of counts.
@@ -152,7 +154,8 @@ def correct_life(learned: Learned, lifetime: Lifetime, *, idle_s: float, held: b
     share = idle_s / lifetime.seconds
     contradicts = share > learned.life_share if held else share < learned.life_share
     if contradicts and share >= _LEAST_SHARE:
-        learned.life_share += _OBSERVED * (min(share, 1.0) - learned.life_share)
+        seen = min(share, 1.0) if held else _BEFORE * share
+        learned.life_share += _OBSERVED * (seen - learned.life_share)
 
 
 def plan_marks(

@@ -52,6 +52,8 @@ class GroupTree:
         self.statistics = statistics
         self.known = Knowledge(tree, statistics, wording)
         self.learned = Learned()
+        #: How many prompts were sent.
+        self.requests = 0
         self.last: tuple[Part, ...] = ()
 
     def remember(self, plan: Plan, *, marks: MarkPlan | None = None, now_s: float = 0.0) -> None:
@@ -70,6 +72,7 @@ class GroupTree:
         if plan.ranked:
             self.statistics.add(plan.ranked, names=plan.names)
         self.last = plan.parts
+        self.requests += 1
 
     def forget(self, names: Iterable[str]) -> int:
         """Forget documents that changed, by id, source or block hash; return how many nodes."""

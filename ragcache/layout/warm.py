@@ -117,7 +117,9 @@ class HotPrompts:
             if nodes:
                 key = sample.keys[: len(nodes)]
                 found[key] = (_saved(nodes), _hot(sample, nodes))
+        starts = {key[:at] for key in found for at in range(1, len(key))}
         ranked = sorted(found.items(), key=lambda item: -item[1][0])
+        ranked = [(key, hot) for key, hot in ranked if key not in starts]  # sent with a longer one
         return fitting([prefix for _, (_, prefix) in ranked], limit=limit, max_tokens=max_tokens)
 
 

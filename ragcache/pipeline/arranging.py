@@ -262,17 +262,18 @@ class Arranging:
         )
 
 
-def group_of(asking: Asking, *, other: bool = False) -> str:
+def group_of(asking: Asking, *, other: bool = False, model: str | None = None) -> str:
     """Return the name of the tree for a request: caches of two models share nothing.
 
     Args:
         asking: The request.
         other: Of the same tenant's other trust group instead, whose KV blocks it may not share.
+        model: Of another model instead.
     """
     trust = asking.trust_group
     if other:
         trust = ("tenant", asking.scope.tenant) if trust == ("public",) else ("public",)
-    return fingerprint("group", trust, asking.asked.name, asking.asked.model)
+    return fingerprint("group", trust, asking.asked.name, model or asking.asked.model)
 
 
 def _with_difference(layout: Layout, tree: GroupTree) -> Layout:

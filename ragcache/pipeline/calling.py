@@ -14,6 +14,7 @@ from .arranging import Arranging
 from .asking import Asking, Outcome, Understanding
 from .guarding import Guarding
 from .parts import Parts
+from .rollout import Rollouts
 from .storing import Storing
 from .warming import Warming
 
@@ -29,6 +30,7 @@ class Calling:
         guarding: Guarding,
         arranging: Arranging,
         storing: Storing,
+        rollouts: Rollouts,
         *,
         warm_first_s: float,
     ) -> None:
@@ -36,6 +38,7 @@ class Calling:
         self._guarding = guarding
         self._arranging = arranging
         self._storing = storing
+        self._rollouts = rollouts
         self._warming = Warming(wait_s=warm_first_s)
 
     async def lead(
@@ -63,6 +66,7 @@ class Calling:
         self._emit(asking, called, reuse)
         self._guarding.missed(asking, understanding.below, called.completion.text)
         self._arranging.remember(asking, arranged, called.completion)
+        self._rollouts.note(asking)
         verdict, stored, reason = await self._storing.admit(
             asking, understanding, called.completion, layout, snapshot
         )

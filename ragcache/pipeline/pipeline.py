@@ -37,6 +37,7 @@ from .finding import Finding
 from .guarding import Guarding
 from .invalidation import Documents, Epoch
 from .parts import Parts
+from .rollout import Rollouts, WarmStep
 from .storing import Storing
 from .turns import Turns
 
@@ -103,11 +104,13 @@ class Pipeline:
             clock=clock,
             count=count,
         )
+        self._rollouts = Rollouts(self._parts, self._arranging, clock=clock)
         self._calling = Calling(
             self._parts,
             self._guarding,
             self._arranging,
             storing,
+            self._rollouts,
             warm_first_s=policies.budgets.warm_first_s,
         )
         if isinstance(target, Watched):
@@ -224,6 +227,46 @@ class Pipeline:
         """
         return self._run(request, target, streaming=True)
 
+    def warm(
+        self,
+        request: Request,
+        *,
+        target: Target | None = None,
+        limit: int = 20,
+        max_tokens: int = 200_000,
+        canary: bool = False,
+        after_model: str | None = None,
+    ) -> AsyncGenerator[WarmStep, None]:
+        """Send the prefixes that were asked for most, so that a new version finds them cached.
+
+            async for step in cache.warm(Request(tenant="acme", system=new, question="")): ...
+
+        Each prefix is sent with the shortest answer that the target gives, one after another.
+
+        Args:
+            request: Whose prefixes: tenant, sharing, model, parameters; `system` is the new system
+                text, or empty to keep each prefix's own.
+            target: Who is warmed; the cache's own target for None.
+            limit: Most prefixes.
+            max_tokens: Most tokens of all prefixes together.
+            canary: Until all are sent, requests of the tenant with this `request.version` are
+                answered by the target alone: nothing is served from the cache or stored.
+            after_model: The model whose traffic is known, where the new version is another model.
+
+        Raises:
+            ConfigError: A canary without a version.
+            TargetError: The target failed several times in a row.
+        """
+        target = self._target(target)
+        return self._rollouts.warm(
+            self._asking(request, target),
+            target,
+            limit=limit,
+            max_tokens=max_tokens,
+            canary=canary,
+            after_model=after_model,
+        )
+
     def report_bad(self, answer: Answer) -> bool:
         """Note that a user called an answer wrong: its entry is taken out of service.
 
@@ -271,7 +314,11 @@ class Pipeline:
         target = self._target(target)
         asking = replace(self._asking(request, target), wanted=wanted)
         understanding = Understanding()
-        found = await self._finding.find(asking, understanding)
+        if self._rollouts.is_cold(request):
+            asking = replace(asking, request=request.replace(no_cache=True, no_store=True))
+            found: Hit | Miss = Miss(reason="canary", fwd="bypass")
+        else:
+            found = await self._finding.find(asking, understanding)
         if isinstance(found, Hit):
             for chunk in _replayed(self._served(asking, target, found)):
                 yield chunk

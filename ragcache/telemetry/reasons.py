@@ -70,6 +70,7 @@ FORWARD = {
     "version": _r("the entry belongs to another version of prompt or corpus"),
     "age": _r("the entry is older than the request's `max_age_s`"),
     "no_cache": _r("the request asked not to be served from the cache"),
+    "canary": _r("its version is new and not warm yet: the target alone answers until it is"),
     "refresh": _r("the request asked for a fresh answer"),
     "blank_question": _r("the question holds no word"),
     "no_store": _r("there is no store, or the request asked not to store"),

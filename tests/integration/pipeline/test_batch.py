@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ragcache.errors import TargetError
+from ragcache.layout import LayoutPolicy
 from ragcache.pipeline.batch import order_of
 from ragcache.types import Document, Request
 from tests.doubles.upstream import Reply
@@ -22,7 +23,8 @@ def ask(tenant: str, number: int, *documents: int) -> Request:
 
 def test_requests_over_the_same_documents_stand_next_to_each_other():
     requests = [ask("t", n, *sets) for n, sets in enumerate([(0, 1), (2, 3), (1, 0), (3, 2)])]
-    order = order_of(requests, len)
+    ordered = order_of(requests, policy=LayoutPolicy(), count=len)
+    order = [number for number, _ in ordered]
     assert sorted(order) == [0, 1, 2, 3]
     assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
 
@@ -53,3 +55,26 @@ async def test_a_failing_request_does_not_take_the_others_with_it(make, upstream
     results = dict([item async for item in cache.abatch(requests)])
     assert isinstance(results[2], TargetError)
     assert [results[n].text for n in (0, 1, 3)] == ["It is in the list."] * 3
+
+
+async def test_the_blocks_of_a_batch_stand_as_the_schedule_has_them(make, upstream, tenant):
+    """The blocks shared most come first, whichever request is sent first."""
+    cache = await make(layout={"min_prefix_tokens": 0})
+    sets = [(0, 1, 2), (3, 1, 0), (4, 0, 1), (5, 1, 0)]
+    requests = [ask(tenant, n, *documents) for n, documents in enumerate(sets)]
+    assert len([number async for number, _ in cache.abatch(requests, concurrency=1)]) == 4
+    texts = [body["messages"][-1]["content"] for body in upstream.bodies]
+    starts = {text.split(DOCUMENTS[n].text)[0] for text in texts for n in (0, 1)}
+    first = [min((0, 1), key=lambda n: text.index(DOCUMENTS[n].text)) for text in texts]
+    assert len(set(first)) == 1
+    assert len(starts) == 2  # nothing stands before the one, only the one before the other
+
+
+async def test_a_batch_keeps_the_best_blocks_last_where_the_policy_says_so(make, upstream, tenant):
+    cache = await make(layout={"min_prefix_tokens": 0, "pin_top": 1})
+    requests = [ask(tenant, n, *documents) for n, documents in enumerate([(0, 1, 2), (3, 1, 0)])]
+    assert len([number async for number, _ in cache.abatch(requests, concurrency=1)]) == 2
+    for body in upstream.bodies:
+        text = body["messages"][-1]["content"]
+        best = DOCUMENTS[0 if "port 0?" in text else 3].text
+        assert all(text.index(best) >= text.index(d.text) for d in DOCUMENTS if d.text in text)

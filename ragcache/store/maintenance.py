@@ -42,6 +42,7 @@ class Maintained:
     swept: int = 0
     evicted: int = 0
     documents: int = 0
+    states: int = 0
     records: int = 0
     built: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ def maintain(
         What was done; nothing where another process is at it.
     """
     say = progress or (lambda _: None)
-    swept = evicted = documents = 0
+    swept = evicted = documents = states = 0
     crowds: list[Crowd] = []
     with connected(ops_dsn) as connection:
         if holding is not None:
@@ -101,6 +102,7 @@ def maintain(
             swept += _sweep(connection, tenant, now, now - keep_deleted)
             evicted += _evict(connection, tenant, now, quota)
             documents += _forget(connection, tenant)
+            states += _sweep_states(connection, tenant, now)
             crowds += _crowds(connection, tenant, max(1, index_at // 2))
         say(f"{swept} swept, {evicted} evicted, {documents} documents forgotten")
         built, dropped = _apply(connection, crowds, index_at, say)
@@ -108,6 +110,7 @@ def maintain(
         swept=swept,
         evicted=evicted,
         documents=documents,
+        states=states,
         records=traffic.sweep(ops_dsn, now=now),
         built=built,
         dropped=dropped,
@@ -194,6 +197,11 @@ def _forget(connection: Ops, tenant: str) -> int:
         return connection.execute(SQL["forget_documents"], values).rowcount
 
 
+def _sweep_states(connection: Ops, tenant: str, now: datetime) -> int:
+    with inside(connection, tenant):
+        return connection.execute(SQL["sweep_states"], {"tenant": tenant, "now": now}).rowcount
+
+
 def _crowds(connection: Ops, tenant: str, at_least: int) -> list[Crowd]:
     with inside(connection, tenant):
         rows = connection.execute(
@@ -210,6 +218,14 @@ def _crowds(connection: Ops, tenant: str, at_least: int) -> list[Crowd]:
         )
         for partition, embedder, dimensions, half, count in rows
     ]
+
+
+def unindexed(ops_dsn: str, *, index_at: int = INDEX_AT) -> list[Crowd]:
+    """Return the partitions that maintenance would build an index for."""
+    with connected(ops_dsn) as connection:
+        existing = dict(connection.execute(SQL["near_indexes"], {}).fetchall())
+        crowds = [c for t in tenants(connection) for c in _crowds(connection, t, index_at)]
+    return list(plan_indexes(crowds, existing, index_at=index_at).build)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,10 @@ DELETE FROM ragcache.document d
    AND NOT EXISTS (SELECT FROM ragcache.lineage_name l
                     WHERE l.tenant = %(tenant)s AND l.name = d.name)
 
+-- name: sweep_states
+-- States that have expired, of those who write none any more.
+DELETE FROM ragcache.state s WHERE s.tenant = %(tenant)s AND s.expire_at <= %(now)s
+
 -- name: namespaces
 -- Each namespace with its own quota and how many entries it holds.
 SELECT n.namespace, n.quota, count(e.id)

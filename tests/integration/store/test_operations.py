@@ -186,6 +186,43 @@ async def test_maintenance_removes_what_can_never_be_served_again(store, postgre
     assert await served(store, kept)
 
 
+async def test_maintenance_removes_states_of_those_who_write_no_more(store, postgres, tenant):
+    await stored(store, request(tenant))
+    for key, hours in (("old", 1), ("new", 9)):
+        until = NOW + timedelta(hours=hours)
+        await store.remember(tenant, "conversation", key, {}, now=NOW, expire_at=until)
+    assert maintain(postgres.ops, now=NOW + timedelta(hours=2)).states >= 1
+    assert count(postgres, tenant, "state") == 1
+
+
+async def test_tables_stop_growing_whatever_is_stored(fresh_database: Dsns, tenant):
+    """A flood of other questions over other documents, with the usual upkeep in between."""
+    quota, sizes = 25, []
+    store = PostgresStore(fresh_database.app, pool_wait_s=10, lookup_timeout_s=10, quota=quota)
+    await store.open()
+    for flood in range(5):
+        for n in range(quota * 3):
+            documents = (Document(text=f"d{flood}.{n}", source=f"s{flood}.{n}"),)
+            asked = request(tenant, question=f"q{flood}.{n}", documents=documents)
+            made = await stored(store, asked, answer={"text": "x" * 500})
+            await store.touch(made.scope, made.id, now=NOW)
+        maintain(fresh_database.ops, now=NOW, quota=quota)
+        with psycopg.connect(fresh_database.admin, autocommit=True) as connection:
+            connection.execute(  # as if a day had passed since, for the clean-up of names
+                "UPDATE ragcache.document SET changed_at = changed_at - interval '2 days'"
+            )
+            connection.execute("VACUUM")  # what autovacuum does
+            row = connection.execute(
+                "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
+                " WHERE c.relnamespace = 'ragcache'::regnamespace AND c.relkind = 'r'"
+            ).fetchone()
+        sizes.append(int(row[0]))
+        assert count(fresh_database, tenant) <= quota
+    await store.close()
+    assert count(fresh_database, tenant, "lineage") <= quota
+    assert sizes[-1] <= sizes[2] * 1.2, sizes
+
+
 async def test_documents_that_changed_lately_are_not_forgotten(store, postgres, tenant):
     """Else an answer begun before the change could be stored after the clean-up."""
     document = Document(text="d", source="s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from importlib.resources import files
 
@@ -95,6 +96,44 @@ def test_every_table_forces_policies_and_begins_its_keys_with_the_tenant(postgre
                 (oid,),
             ).fetchall()
             assert {first for (first,) in foreign} <= {"tenant"}, name
+
+
+def test_tables_could_be_distributed_by_tenant_as_they_are(postgres: Dsns):
+    """What Citus asks of tables that stand together: one type of key, in every constraint."""
+    with psycopg.connect(postgres.admin) as connection:
+        tenants = connection.execute(
+            "SELECT c.relname, format_type(a.atttypid, a.atttypmod), o.collname, a.attnotnull"
+            "  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+            "  LEFT JOIN pg_collation o ON o.oid = a.attcollation"
+            " WHERE c.relnamespace = 'ragcache'::regnamespace AND c.relkind IN ('r', 'p')"
+            "   AND a.attname = 'tenant'"
+        ).fetchall()
+        assert {row[1:] for row in tenants} == {("text", "C", True)}
+        tables = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'ragcache'::regnamespace"
+            " AND relkind IN ('r', 'p')"
+        ).fetchall()
+        assert {name for (name,) in tables} - {row[0] for row in tenants} == WITHOUT_TENANT
+        constraints = connection.execute(
+            "SELECT k.conrelid::regclass::text, k.contype::text, k.conname,"
+            "       (SELECT array_agg(a.attname ORDER BY n.i) FROM unnest(k.conkey)"
+            "          WITH ORDINALITY AS n (attnum, i) JOIN pg_attribute a"
+            "            ON a.attrelid = k.conrelid AND a.attnum = n.attnum),"
+            "       (SELECT array_agg(a.attname ORDER BY n.i) FROM unnest(k.confkey)"
+            "          WITH ORDINALITY AS n (attnum, i) JOIN pg_attribute a"
+            "            ON a.attrelid = k.confrelid AND a.attnum = n.attnum)"
+            "  FROM pg_constraint k WHERE k.connamespace = 'ragcache'::regnamespace"
+            "   AND k.contype IN ('p', 'u', 'x', 'f')"
+        ).fetchall()
+        for table, kind, name, columns, referred in constraints:
+            if table.removeprefix("ragcache.") in WITHOUT_TENANT:
+                continue
+            assert columns[0] == "tenant", (table, name)
+            assert kind != "f" or referred[0] == "tenant", (table, name)
+    for path in (files("ragcache.store") / "sql").iterdir():
+        if path.name.endswith(".sql"):
+            moved = re.search(r"\bSET\s+tenant\s*=", path.read_text("utf-8"))
+            assert not moved, f"{path.name} would move a row to another node"
 
 
 def test_migrating_twice_changes_nothing(fresh_database: Dsns):

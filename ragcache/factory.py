@@ -267,6 +267,8 @@ def _policies(settings: Settings) -> Policies:
     lookup = _policy(LookupPolicy, settings.lookup, "lookup")
     guard = _policy(partial(guard_for, lookup), settings.guard, "guard")
     return Policies(
+        revision=settings.model.revision,
+        version=settings.security.policy_version,
         layout=_policy(LayoutPolicy, settings.layout, "layout"),
         lookup=lookup,
         guard=guard if settings.guard else None,

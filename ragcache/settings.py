@@ -66,19 +66,27 @@ class ApiSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """Which model is asked."""
+    """Which model is asked.
+
+    `revision` is what tells its weights from those that had the same name before: answers of
+    another revision are not served.
+    """
 
     name: str = ""
+    revision: str = ""
 
 
 class EngineSettings(_Section):
     """A vLLM engine of one's own, for `ragcache vllm-args` and an engine in this process.
 
-    `args` are vLLM's own engine arguments, by name with underscores, over those of the preset.
+    `args` are vLLM's own engine arguments, by name with underscores, over those of the preset,
+    which may move prefixes to `kv_cpu_gib` GiB of CPU memory and to the folder `kv_disk`.
     """
 
     preset: Literal["balanced", "long_context", "many_tenants"] = "balanced"
     platform: Literal["cuda", "rocm", "xpu", "cpu"] = "cuda"
+    kv_cpu_gib: int = Field(default=16, ge=1)
+    kv_disk: str = ""
     args: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -155,9 +163,11 @@ class SecuritySettings(_Section):
     """Secrets. Without them, random ones are made once and kept in the store's home.
 
     `signing_keys` maps key ids to secrets; entries are signed with `current` and verified with
-    any of them.
+    any of them. `policy_version` is the operator's name for the rules that answers were made
+    under: answers of another version are not served.
     """
 
+    policy_version: str = ""
     salt_secret: SecretStr = SecretStr("")
     signing_keys: dict[str, SecretStr] = Field(default_factory=dict)
     current: str = ""

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from .. import types
-from ..layout import LayoutPolicy, arrange
+from ..layout import arrange
 from ..protocols import Snapshot
 from ..types import Document, EntryId, Request, documents_from
-from .asking import Asked, Asking, Understanding, ask
+from .asking import Asked, Asking, Policies, Understanding, ask
 from .finding import Finding
 from .storing import Storing
 
@@ -73,13 +73,13 @@ class Answers:
         storing: Storing,
         *,
         base: Request,
-        layout: LayoutPolicy,
+        policies: Policies,
         clock: Callable[[], datetime],
     ) -> None:
         self._finding = finding
         self._storing = storing
         self._base = base
-        self._layout = layout
+        self._policies = policies
         self._clock = clock
 
     async def get(
@@ -143,7 +143,7 @@ class Answers:
         asking = self._asking(question, documents, fields)
         begun = since.begun if since is not None else None
         snapshot = begun or await self._storing.snapshot(asking)
-        layout = arrange(asking.request, policy=self._layout)
+        layout = arrange(asking.request, policy=self._policies.layout)
         completion = types.Completion(text=answer, finish_reason=finish_reason)
         _, stored, reason = await self._storing.admit(
             asking, Understanding(), completion, layout, snapshot
@@ -156,4 +156,10 @@ class Answers:
         request = self._base.replace(
             question=question, documents=documents_from(documents), **fields
         )
-        return ask(request, Asked(name="answers", model=request.model or ""))
+        asked = Asked(
+            name="answers",
+            model=request.model or "",
+            revision=self._policies.revision,
+            policy=self._policies.version,
+        )
+        return ask(request, asked)

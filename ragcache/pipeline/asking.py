@@ -62,13 +62,19 @@ def guard_for(policy: LookupPolicy, **fields: Any) -> GuardPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """What is decided how."""
+    """What is decided how.
+
+    `revision` is the model's and `version` the policies' own, as the operator names them: answers
+    of another one are another partition, and stop being served at once.
+    """
 
     layout: LayoutPolicy = field(default_factory=LayoutPolicy)
     lookup: LookupPolicy = field(default_factory=LookupPolicy)
     admission: AdmissionPolicy = field(default_factory=AdmissionPolicy)
     budgets: Budgets = field(default_factory=Budgets)
     guard: GuardPolicy | None = None
+    revision: str = ""
+    version: str = ""
 
     @property
     def guarding(self) -> GuardPolicy:
@@ -83,6 +89,8 @@ class Asked:
     name: str
     model: str
     provider: str = ""
+    revision: str = ""
+    policy: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +129,10 @@ def ask(request: Request, asked: Asked) -> Asking:
         MissingTenantError: The request names no tenant.
         RequestError: A field holds a value that has no canonical form.
     """
-    scope = scope_of(request, Identity(target=asked.name, model=asked.model))
+    identity = Identity(
+        target=asked.name, model=asked.model, revision=asked.revision, policy=asked.policy
+    )
+    scope = scope_of(request, identity)
     return Asking(
         request=request,
         asked=asked,

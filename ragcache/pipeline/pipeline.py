@@ -156,7 +156,7 @@ class Pipeline:
             self._finding,
             self._storing,
             base=base,
-            layout=self._policies.layout,
+            policies=self._policies,
             clock=self._clock,
         )
 
@@ -332,7 +332,14 @@ class Pipeline:
         model = request.model or target.model
         if self._system and not _has_system(request):
             request = request.replace(system=self._system)
-        return ask(request, Asked(name=target.name, model=model, provider=target.provider))
+        asked = Asked(
+            name=target.name,
+            model=model,
+            provider=target.provider,
+            revision=self._policies.revision,
+            policy=self._policies.version,
+        )
+        return ask(request, asked)
 
     def _target(self, given: Target | None) -> Target:
         target = given or self.target

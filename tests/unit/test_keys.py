@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,10 +16,12 @@ from ragcache.keys import (
     Identity,
     cache_salt,
     encode,
+    fingerprint,
     keys_of,
     normal_question,
     scope_of,
 )
+from ragcache.store.locks import lock_number
 from ragcache.types import Document, Formatted, Message, Request
 
 IDENTITY = Identity(target="t", model="m")
@@ -84,6 +88,29 @@ CHANGES = {
     "namespace": "other",
     "version": "2",
 }
+
+
+def test_pairs_that_run_into_each_other_unframed_never_collide(data_dir: Path):
+    pairs = json.loads((data_dir / "security/key_framing_pairs.json").read_text())["pairs"]
+    assert len(pairs) >= 18
+    for one, other in pairs:
+        assert encode(one) != encode(other), (one, other)
+        assert fingerprint(*one) != fingerprint(*other), (one, other)
+        asked = [BASE.replace(params={"x": pair}) for pair in (one, other)]
+        assert len(set(keys(asked[0]) + keys(asked[1]))) == 4, (one, other)
+        if not all(isinstance(part, str) and part.strip() for part in (*one, *other)):
+            continue
+        named = [BASE.replace(tenant=pair[0], principal=pair[1]) for pair in (one, other)]
+        assert not set(keys(named[0])) & set(keys(named[1])), (one, other)
+        assert cache_salt(b"s" * 32, *one) != cache_salt(b"s" * 32, *other), (one, other)
+        numbers = [lock_number(scope_of(request, IDENTITY), "key") for request in named]
+        assert numbers[0] != numbers[1], (one, other)
+
+
+@pytest.mark.parametrize("field", ["target", "model", "revision", "policy"])
+def test_another_target_model_revision_or_policy_is_another_partition(field: str):
+    other = dataclasses.replace(IDENTITY, **{field: "another"})
+    assert scope_of(BASE, other).partition != scope_of(BASE, IDENTITY).partition
 
 
 def test_every_field_is_either_listed_as_not_shaping_or_changes_the_key():

@@ -69,3 +69,23 @@ async def test_a_request_may_ask_for_a_younger_answer_or_a_new_one(make, upstrea
     assert (renewed.status.hit, renewed.status.stored) == (None, True)
     assert len(upstream.bodies) == calls + 1
     assert (await cache.answer(ask(tenant, max_age_s=50))).status.hit == "exact"
+
+
+async def test_answers_of_another_revision_or_policy_stop_being_served_at_once(
+    make, upstream, tenant
+):
+    from ragcache.pipeline import Policies
+    from tests.fixtures_pipeline import PATIENT
+
+    async def cache_of(**fields):
+        return await make(policies=Policies(budgets=PATIENT, **fields), embedder=None)
+
+    old = await cache_of(revision="2031-01", version="1")
+    assert (await old.answer(ask(tenant))).status.stored
+    assert await old.answers(tenant=tenant).put(ask(tenant).question, "80.", documents=DOCUMENTS)
+    for fields in ({"revision": "2031-02", "version": "1"}, {"revision": "2031-01"}):
+        cache = await cache_of(**fields)
+        assert (await cache.answer(ask(tenant, no_store=True))).status.hit is None
+        assert not await cache.answers(tenant=tenant).get(ask(tenant).question, documents=DOCUMENTS)
+    again = await cache_of(revision="2031-01", version="1")
+    assert (await again.answer(ask(tenant))).status.hit == "exact"

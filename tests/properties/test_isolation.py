@@ -1,12 +1,14 @@
-"""No tenant ever sees another's answers: random operations over a real Postgres and pgbouncer.
+"""No tenant ever sees another's answers: random operations over every kind of store.
 
 Pools are small, so that connections change hands all the time; calls are cancelled in the
-middle, connections are broken off; one of the two ways leads through a transaction pooler.
+middle, connections are broken off; with Postgres, one of the two ways leads through a transaction
+pooler, and the tables are read around the store.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import pytest
@@ -19,9 +21,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from ragcache.protocols import Store
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns
+from tests.fixtures_redis import RedisServer
 from tests.isolation_world import QUESTIONS, TENANTS, World
+from tests.store_kinds import KINDS
 
 WHO = st.integers(0, TENANTS - 1)
 WHAT = st.integers(0, QUESTIONS - 1)
@@ -33,8 +38,10 @@ class Isolation(RuleBasedStateMachine):
     """Tenants who share everything but their name, over two ways to one database."""
 
     runner: ClassVar[asyncio.Runner]
-    stores: ClassVar[list[PostgresStore]]
+    stores: ClassVar[Sequence[Store]]
     admin_dsn: ClassVar[str]
+    #: Breaks every connection off, as a failing server does.
+    breaking: ClassVar[Callable[[World], None]]
     operations: ClassVar[int] = 0
     hits: ClassVar[int] = 0
 
@@ -49,6 +56,11 @@ class Isolation(RuleBasedStateMachine):
     def do(self, name: str, way: int, *arguments: int) -> None:
         store = self.stores[way % len(self.stores)]
         self.runner.run(self.world.run(name, store, *arguments))
+
+    def around(self, name: str, way: int, *arguments: int) -> None:
+        """Do something with the database itself, where there is one."""
+        if databases := self.world.databases:
+            self.runner.run(self.world.run(name, databases[way % len(databases)], *arguments))
 
     @initialize(way=WAY)
     def begin(self, way: int) -> None:
@@ -70,15 +82,15 @@ class Isolation(RuleBasedStateMachine):
 
     @rule(way=WAY, who=WHO)
     def read_all(self, way: int, who: int) -> None:
-        self.do("read_all", way, who)
+        self.around("read_all", way, who)
 
     @rule(way=WAY)
     def read_stray(self, way: int) -> None:
-        self.do("read_stray", way)
+        self.around("read_stray", way)
 
     @rule(way=WAY, who=WHO, whose=WHO)
     def write_foreign(self, way: int, who: int, whose: int) -> None:
-        self.do("write_foreign", way, who, whose)
+        self.around("write_foreign", way, who, whose)
 
     @rule(way=WAY, who=WHO, whose=WHO)
     def take_turns(self, way: int, who: int, whose: int) -> None:
@@ -109,20 +121,22 @@ class Isolation(RuleBasedStateMachine):
     @rule(seldom=st.integers(0, 60))
     def break_connections(self, seldom: int) -> None:
         if not seldom:
-            self.world.break_connections()
+            type(self).breaking(self.world)
 
 
-def run_machine(dsns: Dsns, ways: list[str], operations: int) -> type[Isolation]:
+def run_machine(
+    stores: Sequence[Store],
+    operations: int,
+    *,
+    breaking: Callable[[World], None],
+    admin_dsn: str = "",
+) -> type[Isolation]:
     """Run so many random operations; return the machine's class with its counts."""
     with asyncio.Runner() as runner:
-        stores = [
-            PostgresStore(way, pool_size=2, pool_wait_s=10, lookup_timeout_s=10) for way in ways
-        ]
         for store in stores:
             runner.run(store.open())
-        machine = type(
-            "Machine", (Isolation,), {"runner": runner, "stores": stores, "admin_dsn": dsns.admin}
-        )
+        given = {"runner": runner, "stores": stores, "admin_dsn": admin_dsn}
+        machine = type("Machine", (Isolation,), {**given, "breaking": staticmethod(breaking)})
         run_state_machine_as_test(
             machine,
             settings=settings(
@@ -138,16 +152,56 @@ def run_machine(dsns: Dsns, ways: list[str], operations: int) -> type[Isolation]
     return machine
 
 
+def run_on_postgres(dsns: Dsns, ways: list[str], operations: int) -> type[Isolation]:
+    """Run over two ways to one Postgres."""
+    stores = [PostgresStore(way, pool_size=2, pool_wait_s=10, lookup_timeout_s=10) for way in ways]
+    return run_machine(stores, operations, breaking=World.break_connections, admin_dsn=dsns.admin)
+
+
+@pytest.fixture(params=["redis-sets", "redis-search", "redis-bare", "pair"])
+def run_on_others(request: pytest.FixtureRequest) -> Callable[[int], type[Isolation]]:
+    """Run over two stores of another kind; its Redis breaks connections off."""
+    make = KINDS[request.param].prepare(request)
+    kind = "bare" if request.param == "pair" else request.param.removeprefix("redis-")
+    server: RedisServer = request.getfixturevalue(f"redis_{kind}")
+
+    def break_off(_: World) -> None:
+        with server.client() as client:
+            client.execute_command("CLIENT KILL", "TYPE", "NORMAL", "SKIPME", "YES")
+
+    def run(operations: int) -> type[Isolation]:
+        return run_machine([make(), make()], operations, breaking=break_off)
+
+    return run
+
+
 @pytest.mark.timeout(400)
 def test_no_tenant_sees_another_in_five_thousand_operations(postgres: Dsns, pgbouncer: str):
-    machine = run_machine(postgres, [postgres.app, pgbouncer], 8_000)
+    machine = run_on_postgres(postgres, [postgres.app, pgbouncer], 8_000)
     assert machine.operations >= 5_000
     print(f"{machine.operations} operations, {machine.hits} answers found")
     assert machine.hits >= 50, "too little was found for the test to mean anything"
 
 
+@pytest.mark.timeout(400)
+def test_no_tenant_sees_another_in_two_thousand_operations_of_any_other_store(run_on_others):
+    machine = run_on_others(5_000)
+    print(f"{machine.operations} operations, {machine.hits} answers found")
+    assert machine.operations >= 2_000
+    assert machine.hits >= 10, "too little was found for the test to mean anything"
+
+
 @pytest.mark.prove
 @pytest.mark.timeout(3600)
 def test_no_tenant_sees_another_in_a_hundred_thousand_operations(postgres: Dsns, pgbouncer: str):
-    machine = run_machine(postgres, [postgres.app, pgbouncer], 160_000)
+    machine = run_on_postgres(postgres, [postgres.app, pgbouncer], 160_000)
     assert machine.operations >= 100_000
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+def test_no_tenant_sees_another_in_twenty_thousand_operations_of_any_other_store(run_on_others):
+    machine = run_on_others(50_000)
+    print(f"{machine.operations} operations, {machine.hits} answers found")
+    assert machine.operations >= 20_000
+    assert machine.hits >= 200

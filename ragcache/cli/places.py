@@ -53,6 +53,14 @@ def settings_from(config: Path | None, **overrides: Any) -> Settings:
     return Settings.load(config, **overrides)
 
 
+def threshold_of(settings: Settings) -> float:
+    """Return the similarity where semantic hits begin before the guard knows better."""
+    from ..lookup import LookupPolicy
+
+    known = settings.lookup.get("uncertified_threshold", LookupPolicy().uncertified_threshold)
+    return float(known)
+
+
 @contextmanager
 def database(config: Path | None, dsn: str | None = None) -> Iterator[Place]:
     """Reach the database as the ops role, for the time of a verb.

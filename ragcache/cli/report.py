@@ -10,7 +10,7 @@ import typer
 from ..errors import ConfigError
 from .console import print_json, print_table, say
 from .options import AnyTenant, AsJson, Config, OpsDsn, span
-from .places import database, now_utc, settings_from
+from .places import database, now_utc, settings_from, threshold_of
 from .verbs import add
 
 if TYPE_CHECKING:
@@ -72,16 +72,8 @@ def _gathered(ops: str, settings: Settings, *, since: str, tenant: str | None) -
         hours=traffic.hours(ops, since=begin, tenant=tenant),
         recent=traffic.recent(ops, since=begin, tenant=tenant, limit=5_000),
         quarantined=[(f"{n.tenant} / {n.namespace}", n.quarantined) for n in held.namespaces],
-        threshold=_threshold(settings),
+        threshold=threshold_of(settings),
     )
-
-
-def _threshold(settings: Settings) -> float:
-    """Where semantic hits begin before the guard knows better."""
-    from ..lookup import LookupPolicy
-
-    known = settings.lookup.get("uncertified_threshold", LookupPolicy().uncertified_threshold)
-    return float(known)
 
 
 def _write(path: Path, text: str) -> None:

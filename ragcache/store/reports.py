@@ -131,6 +131,8 @@ async def doctor(app_dsn: str, ops_dsn: str | None = None) -> tuple[Finding, ...
 
 
 async def _isolation(app_dsn: str) -> Finding:
+    if fault := await _unreachable(app_dsn):
+        return Finding(name="isolation", ok=False, detail=fault)
     pool: Pool = AsyncConnectionPool(
         app_dsn, open=False, min_size=1, max_size=2, timeout=2.0, kwargs={"autocommit": True}
     )
@@ -143,6 +145,19 @@ async def _isolation(app_dsn: str) -> Finding:
     finally:
         await pool.close()
     return Finding(name="isolation", ok=True, detail="tenants are kept apart")
+
+
+async def _unreachable(app_dsn: str) -> str:
+    """Return why the database cannot be reached, and what to do; a pool would say "timeout"."""
+    try:
+        with translated():
+            await (await psycopg.AsyncConnection.connect(app_dsn, connect_timeout=3)).close()
+    except StoreError as error:
+        return (
+            f"{str(error).strip()}: start it, or correct store.dsn (RAGCACHE_STORE__DSN); without "
+            "a DSN an embedded Postgres is started"
+        )
+    return ""
 
 
 def _reachable(ops_dsn: str) -> Finding:

@@ -1,10 +1,9 @@
-"""inspect, purge, promote, stats and doctor, as an operator types them."""
+"""inspect, purge, promote and stats, as an operator types them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import psycopg
 import pytest
 
 from ragcache.store import reports
@@ -175,28 +174,6 @@ async def test_promote_puts_a_quarantined_entry_into_service(cli, stored, tenant
     assert state(postgres, tenant, made) == "live"
     ran = cli("promote", "--tenant", tenant, made.id, code=1)
     assert "in quarantine" in ran.err
-
-
-# --- doctor ------------------------------------------------------------------------------------
-
-
-def test_doctor_is_content_with_a_sound_database(cli):
-    found = cli("doctor", "--json").json
-    assert found["ok"]
-    assert shape(found["findings"]) == [{"name": "str", "ok": "bool", "detail": "str"}]
-
-
-def test_doctor_finds_a_widened_role_and_exits_with_3(bare_cli, fresh_database):
-    with psycopg.connect(fresh_database.admin, autocommit=True) as connection:
-        connection.execute("ALTER TABLE ragcache.entry NO FORCE ROW LEVEL SECURITY")
-    env = {
-        "RAGCACHE_STORE__DSN": fresh_database.app,
-        "RAGCACHE_STORE__OPS_DSN": fresh_database.ops,
-    }
-    ran = bare_cli("doctor", code=3, **env)
-    assert "ragcache.entry" in ran.out
-    assert "first:" in ran.out
-    assert not bare_cli("doctor", "--json", code=3, **env).json["ok"]
 
 
 def state(postgres, tenant, made):

@@ -49,7 +49,12 @@ test-llama-index: $(LLAMA_INDEX_VENV)/.installed  ## What needs LlamaIndex's Ope
 bench: $(VENV)/.installed  ## Speed and memory
 	$(BIN)/python -m pytest tests/benchmarks --override-ini testpaths=tests/benchmarks
 
+# With the Python that has vLLM's GPU build: it needs this folder, httpx, stamina and openai too.
+GPU_PYTHON ?= python3
+gpu-check:  ## What only a GPU shows, in 8 minutes (GPU_PYTHON=python with vLLM, MODEL=name)
+	$(GPU_PYTHON) -m ragcache.testing.gpu_check $(if $(MODEL),--model "$(MODEL)")
+
 clean:  ## Remove what was built here
 	rm -rf $(VENV) $(LLAMA_INDEX_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint test test-main test-llama-index prove bench clean
+.PHONY: help install demo lint test test-main test-llama-index prove bench gpu-check clean

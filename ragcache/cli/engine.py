@@ -60,7 +60,10 @@ def serve_command(settings: Settings) -> list[str]:
     engine = settings.engine
     if not settings.model.name:
         raise ConfigError("model.name is missing: which model is to be served?")
-    made = {**preset_arguments(engine.preset, engine.platform), **engine.args}
+    preset = preset_arguments(
+        engine.preset, engine.platform, cpu_gib=engine.kv_cpu_gib, disk_path=engine.kv_disk
+    )
+    made = {**preset, **engine.args}
     known = known_arguments()
     if not known:
         note("vLLM is not installed here: the names of its arguments were not checked")

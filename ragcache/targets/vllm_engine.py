@@ -43,6 +43,8 @@ class VLLMEngineTarget:
         engine_args: By vLLM's names with underscores, of the engine and of its chat serving:
             `{"dtype": "float32", "block_size": 32, "tool_call_parser": "hermes"}`.
         preset: What they stand over: `ragcache.targets.engine_options.preset_arguments`.
+        kv_cpu_gib: CPU memory for prefixes, in GiB, where the preset moves them there.
+        kv_disk: Folder for prefixes on disk, where the preset has a third tier.
         environment: Set before vLLM is loaded, which reads some options there only:
             `{"VLLM_CPU_KVCACHE_SPACE": "2"}`.
         mirror: Follow the engine's KV events, so that each answer says what was expected.
@@ -60,6 +62,8 @@ class VLLMEngineTarget:
         model: str | Path,
         engine_args: Mapping[str, Any] | None = None,
         preset: Preset = "balanced",
+        kv_cpu_gib: int = 16,
+        kv_disk: str = "",
         environment: Mapping[str, str] | None = None,
         mirror: bool = False,
         roles: Host = "any",
@@ -74,6 +78,7 @@ class VLLMEngineTarget:
         self.name = f"vllm-engine:{self._path}"
         self._given = dict(engine_args or {})
         self._preset: Preset = preset
+        self._tiers: dict[str, Any] = {"cpu_gib": kv_cpu_gib, "disk_path": kv_disk}
         self._environment = dict(environment or {})
         self._roles: Host = roles
         self._starting = asyncio.Lock()
@@ -112,7 +117,7 @@ class VLLMEngineTarget:
     def _arguments(self) -> dict[str, Any]:
         """Return the engine's arguments: the preset, what was given over it, and ours."""
         platform = platform_here()
-        made = {**preset_arguments(self._preset, platform), **self._given}
+        made = {**preset_arguments(self._preset, platform, **self._tiers), **self._given}
         wrong = faults(made, platform=platform, known=known_arguments())
         if wrong:
             raise ConfigError("engine arguments: " + "; ".join(wrong))
@@ -152,11 +157,14 @@ class VLLMEngineTarget:
     # --- what the engine knows -------------------------------------------------------------------
 
     @property
+    def engine_config(self) -> Any:
+        """vLLM's own configuration (`VllmConfig`), once the engine runs; None before."""
+        return None if self._engine is None else self._engine.vllm_config
+
+    @property
     def block_size(self) -> int | None:
         """Tokens of a KV block, once the engine runs."""
-        if self._engine is None:
-            return None
-        size = self._engine.vllm_config.cache_config.block_size
+        size = None if self._engine is None else self.engine_config.cache_config.block_size
         return None if size is None else int(size)
 
     async def tokenize(self, call: Call) -> tuple[int, ...]:

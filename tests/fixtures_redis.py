@@ -87,7 +87,8 @@ class RedisServer:
             *binaries(self.kind),
             *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.home)),
             *("--unixsocket", f"{self.home}/redis.sock", "--save", "", "--appendonly", "no"),
-            *("--loglevel", "warning", "--logfile", f"{self.home}/log"),
+            *("--repl-diskless-sync-delay", "0", "--loglevel", "warning"),
+            *("--logfile", f"{self.home}/log"),
             *self.options,
         ]
         self.process = subprocess.Popen(

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import psycopg
 import pytest
 
-from ragcache.protocols import Store
+from ragcache.protocols import Snapshot, Store
 from ragcache.store.redis import link, scripts
 from ragcache.store.roles import Dsns
-from ragcache.types import Document, TenantId
+from ragcache.types import Document, Entry, TenantId
 from tests.store_kinds import KINDS, Make
 from tests.store_samples import NOW, entry, request, unit
 
@@ -67,21 +67,25 @@ async def one_round(
         await asyncio.to_thread(by_trigger, admin_dsn, tenant, name)
     else:
         await invalidated(other, tenant, HOW[number % len(HOW)], name)
-    seen = [await serving(store, made) for store in (one, other)]
+    seen = await serving(other, made)  # the other process, at whatever point storing is
     outcome = await putting
-    seen += [await serving(store, made) for store in (one, other)]
-    return outcome == "", any(seen)
+    seen += await serving(one, made) + await similar(other, made)
+    return outcome == "", made.id in seen
 
 
-async def delayed(store: Store, made, begun) -> str:
+async def delayed(store: Store, made: Entry, begun: Snapshot) -> str:
     await asyncio.sleep(dice.random() * 0.004)
     return await store.put(made, begun)
 
 
-async def serving(store: Store, made) -> bool:
-    exact = await store.find_exact(made.scope, made.keys, now=NOW)
-    near = await store.find_similar(made.scope, made.vector, embedder="E", now=NOW, limit=1)
-    return made.id in [c.entry.id for c in (*exact, *near) if c.current]
+async def serving(store: Store, made: Entry) -> list[str]:
+    found = await store.find_exact(made.scope, made.keys, now=NOW)
+    return [c.entry.id for c in found if c.current]
+
+
+async def similar(store: Store, made: Entry) -> list[str]:
+    found = await store.find_similar(made.scope, made.vector, embedder="E", now=NOW, limit=1)
+    return [c.entry.id for c in found]
 
 
 async def invalidated(store: Store, tenant: TenantId, how: str, name: str) -> None:
@@ -118,9 +122,11 @@ def unguarded(script: Callable[[str], scripts.Script]) -> Callable[[str], script
     return loose
 
 
-async def test_no_stale_answer_in_a_thousand_overlaps(ways, tenant):
-    stored, stale = await rounds(ways, tenant, 1_000)
-    print(f"{stored} of 1000 stored")
+async def test_no_stale_answer_in_a_thousand_overlaps(request, ways, tenant):
+    # The two that have vectors differ in how they search alone.
+    count = 200 if "search" in request.node.name else 1_000
+    stored, stale = await rounds(ways, tenant, count)
+    print(f"{stored} of {count} stored")
     assert stored >= 50, "too few stores came first for the test to mean anything"
     assert stale == 0
 

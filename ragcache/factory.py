@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .store.postgres import PostgresStore
     from .store.redis.store import RedisStore
     from .targets.openai import OpenAITarget
+    from .targets.prompts import PromptTarget
     from .targets.vllm import VLLMTarget
     from .telemetry.recorder import Recorder
 
@@ -136,8 +137,31 @@ def _target(settings: Settings) -> OpenAITarget | VLLMTarget | None:
     from .targets.openai import OpenAITarget
     from .targets.vllm import VLLMTarget
 
+    api, shared = settings.api, _server_options(settings)
+    if api.provider == "vllm" and (api.replicas or api.base_url):
+        urls = api.replicas or (api.base_url,)
+        return VLLMTarget(base_urls=urls, kv_events=api.kv_events, kv_topic=api.kv_topic, **shared)
+    if api.replicas:
+        raise ConfigError("api.replicas are vLLM servers: set api.provider = 'vllm'")
+    return OpenAITarget(base_url=api.base_url, provider=api.provider, **shared)
+
+
+def prompt_target_from(settings: Settings) -> PromptTarget:
+    """Return the target of bare prompts: `/completions` of the settings' server.
+
+    Raises:
+        ConfigError: The `openai` package is not installed.
+    """
+    from .targets.prompts import PromptTarget
+
     api = settings.api
-    shared: dict[str, Any] = {
+    url = (api.replicas or (api.base_url,))[0]
+    return PromptTarget(base_url=url, provider=api.provider, **_server_options(settings))
+
+
+def _server_options(settings: Settings) -> dict[str, Any]:
+    api = settings.api
+    return {
         "model": settings.model.name,
         "api_key": api.key(),
         "headers": {name: value.get_secret_value() for name, value in api.headers.items()},
@@ -146,12 +170,6 @@ def _target(settings: Settings) -> OpenAITarget | VLLMTarget | None:
         "attempts": api.attempts,
         "roles": api.roles,
     }
-    if api.provider == "vllm" and (api.replicas or api.base_url):
-        urls = api.replicas or (api.base_url,)
-        return VLLMTarget(base_urls=urls, kv_events=api.kv_events, kv_topic=api.kv_topic, **shared)
-    if api.replicas:
-        raise ConfigError("api.replicas are vLLM servers: set api.provider = 'vllm'")
-    return OpenAITarget(base_url=api.base_url, provider=api.provider, **shared)
 
 
 def _store(settings: StoreSettings) -> _Stored:

@@ -97,6 +97,38 @@ class PromptSettings(_Section):
 
     `stable_prefix` is the system text of requests that bring none. The order of the rest is
     ragcache's own: documents first, then what varies.
+class GatewaySettings(_Section):
+    """Who may use the gateway, for what, and how much at a time.
+
+    `keys_file` holds hashes of static keys, `jwks_file` the public keys of an issuer of signed
+    tokens (`jwt_*`; the `*_claim` say who asks): at least one is needed. `models` may be asked
+    beside `model.name`. `sharing` says who else is served what one principal's request stored.
+    `concurrency` bounds the requests under way in a process, `tenant_concurrency` those of one
+    tenant; `body_timeout_s` the wait for a body, `answer_timeout_s` a whole answer,
+    `shutdown_s` what is under way when the server is stopped. `metrics_key` opens `/metrics`;
+    without one only this machine may read it.
+    """
+
+    keys_file: Path | None = None
+    jwks_file: Path | None = None
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    jwt_algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
+    tenant_claim: str = "tenant"
+    principal_claim: str = "sub"
+    access_claim: str = "access"
+    models: tuple[str, ...] = ()
+    sharing: Literal["private", "tenant"] = "private"
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1)
+    concurrency: int = Field(default=1000, ge=1)
+    tenant_concurrency: int = Field(default=500, ge=1)
+    body_timeout_s: float = Field(default=30.0, gt=0)
+    answer_timeout_s: float = Field(default=600.0, gt=0)
+    shutdown_s: int = Field(default=30, ge=0)
+    workers: int = Field(default=1, ge=1)
+    metrics_key: SecretStr = SecretStr("")
+
+
     """
 
     stable_prefix: tuple[str, ...] = ()
@@ -207,6 +239,7 @@ class Settings(BaseSettings):
     security: SecuritySettings = SecuritySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     layout: dict[str, Any] = Field(default_factory=dict)
+    gateway: GatewaySettings = GatewaySettings()
     lookup: dict[str, Any] = Field(default_factory=dict)
     admission: dict[str, Any] = Field(default_factory=dict)
     guard: dict[str, Any] = Field(default_factory=dict)

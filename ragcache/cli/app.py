@@ -31,6 +31,7 @@ _VERBS = (
     "linting",
     "warming",
     "bench",
+    "serving",
 )
 #: Packages that an extra brings, for the message where one is missing.
 _EXTRAS = {
@@ -44,6 +45,7 @@ _EXTRAS = {
     "sentence_transformers": "sentence-transformers",
     "starlette": "gateway",
     "uvicorn": "gateway",
+    "jwt": "gateway",
 }
 
 

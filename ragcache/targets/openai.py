@@ -13,7 +13,7 @@ from ..layout import Host
 from ..types import Call, Chunk, Completion
 from .body import arguments
 from .faults import pause_before_retry, translated
-from .replies import Collected, completion_of, event_of
+from .replies import Collected, completion_of, event_of, says_more
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -78,26 +78,39 @@ class OpenAITarget:
             TargetError: The server failed, or could not be reached.
             RequestError: A parameter would change where the request goes.
         """
-        made = arguments(call, self.provider, host=self._roles)
+        made = self._arguments(call)
         with translated(self.name):
             reply = await self._tried(lambda: self._create(**made))
-        return completion_of(reply.model_dump(mode="json"))
+        return self._completion(reply.model_dump(mode="json"))
 
     async def stream(self, call: Call) -> AsyncGenerator[Chunk, None]:
         """Yield the answer in pieces; the last one carries the completion. Raises as `complete`.
 
-        Whoever stops early closes the connection, and the server stops computing.
+        A piece that says more than text (a tool call, log probabilities) carries the server's own
+        event as `raw`. Whoever stops early closes the connection, and the server stops computing.
         """
-        made = {**arguments(call, self.provider, host=self._roles), **_USAGE_TOO}
+        made = {**self._arguments(call), **_USAGE_TOO}
         collected = Collected()
         async with contextlib.AsyncExitStack() as stack:
             with translated(self.name):
                 reply = await self._tried(lambda: stack.enter_async_context(self._open(**made)))
                 async for line in reply.iter_lines():
-                    event = event_of(line)
-                    if event is not None and (text := collected.take(event)):
-                        yield Chunk(text=text)
+                    event = self._event(line)
+                    if event is None:
+                        continue
+                    text, more = collected.take(event), says_more(event)
+                    if text or more:
+                        yield Chunk(text=text, raw=event if more else None)
         yield Chunk(completion=collected.completion())
+
+    def _arguments(self, call: Call) -> dict[str, Any]:
+        return arguments(call, self.provider, host=self._roles)
+
+    def _completion(self, reply: Mapping[str, Any]) -> Completion:
+        return completion_of(reply)
+
+    def _event(self, line: str) -> Mapping[str, Any] | None:
+        return event_of(line)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -12,6 +12,8 @@ from .usage import usage_of
 
 _DATA: Final = "data:"
 _DONE: Final = "[DONE]"
+#: Members of a piece that its text and the end of the stream tell.
+_PLAIN: Final = frozenset({"role", "content"})
 
 
 def completion_of(reply: Mapping[str, Any]) -> Completion:
@@ -72,6 +74,19 @@ def broken_off(event: Any) -> TargetError:
         body=event,
         kind=str(told.get("type") or code or ""),
     )
+
+
+def says_more(event: Mapping[str, Any]) -> bool:
+    """Whether a piece of a stream says more than the text of the first choice and how it ended."""
+    choices = event.get("choices") or ()
+    return any(_is_more(choice) for choice in choices)
+
+
+def _is_more(choice: Mapping[str, Any]) -> bool:
+    if choice.get("index") or choice.get("logprobs"):
+        return True
+    delta = choice.get("delta") or {}
+    return any(value for name, value in delta.items() if name not in _PLAIN)
 
 
 class Collected:

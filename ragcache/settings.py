@@ -92,11 +92,6 @@ class ServerSettings(_Section):
     port: int = Field(default=8000, ge=0, le=65535)
 
 
-class PromptSettings(_Section):
-    """What the prompts of this application are made of.
-
-    `stable_prefix` is the system text of requests that bring none. The order of the rest is
-    ragcache's own: documents first, then what varies.
 class GatewaySettings(_Section):
     """Who may use the gateway, for what, and how much at a time.
 
@@ -129,6 +124,11 @@ class GatewaySettings(_Section):
     metrics_key: SecretStr = SecretStr("")
 
 
+class PromptSettings(_Section):
+    """What the prompts of this application are made of.
+
+    `stable_prefix` is the system text of requests that bring none. The order of the rest is
+    ragcache's own: documents first, then what varies.
     """
 
     stable_prefix: tuple[str, ...] = ()
@@ -232,6 +232,7 @@ class Settings(BaseSettings):
     model: ModelSettings = ModelSettings()
     engine: EngineSettings = EngineSettings()
     server: ServerSettings = ServerSettings()
+    gateway: GatewaySettings = GatewaySettings()
     prompt: PromptSettings = PromptSettings()
     store: StoreSettings = StoreSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
@@ -239,7 +240,6 @@ class Settings(BaseSettings):
     security: SecuritySettings = SecuritySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     layout: dict[str, Any] = Field(default_factory=dict)
-    gateway: GatewaySettings = GatewaySettings()
     lookup: dict[str, Any] = Field(default_factory=dict)
     admission: dict[str, Any] = Field(default_factory=dict)
     guard: dict[str, Any] = Field(default_factory=dict)

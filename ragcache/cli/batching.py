@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,7 +105,9 @@ async def _run(
     return counts
 
 
-async def _results(cache: RagCache, lines: Sequence[Line], concurrency: int) -> Any:
+async def _results(
+    cache: RagCache, lines: Sequence[Line], concurrency: int
+) -> AsyncIterator[tuple[Line, Answer | Exception]]:
     requests = [line.request for line in lines]
     async for number, result in cache.abatch(requests, concurrency=concurrency):
         yield lines[number], result

@@ -312,14 +312,15 @@ class VLLMTarget:
 
     def _failed(self, at: int, error: TargetError, tried: set[int], *, begun: bool = False) -> None:
         """Note a fault; raise it unless another server may be asked instead."""
-        if error.kind == "connection":
-            replica = self.replicas[at]
+        replica = self.replicas[at]
+        if error.kind in ("connection", "timeout"):
             replica.down_until_s = time.monotonic() + self._rest_s
+        if error.kind == "connection":
             self._forget(replica)
         tried.add(at)
         if begun or not is_repeatable(error) or len(tried) == len(self.replicas):
             raise error
-        _log.info("%s failed, another server is asked: %s", self.replicas[at].root_url, error)
+        _log.info("%s failed, another server is asked: %s", replica.root_url, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

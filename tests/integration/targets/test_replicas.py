@@ -64,6 +64,20 @@ async def test_a_server_that_is_gone_is_left_alone_for_a_while(servers):
     await target.close()
 
 
+async def test_a_server_that_hangs_is_left_alone_too(servers):
+    target = VLLMTarget(
+        model="m", base_urls=[s.base_url for s in servers], timeout_s=0.3, rest_s=60, watch_s=60
+    )
+    await target.complete(call())
+    home = next(s for s in servers if s.bodies)
+    home.answer(Reply(delay_s=1.0))
+    with pytest.raises(TargetError, match="in time"):
+        await target.complete(call())  # may have been computed: not taken elsewhere
+    assert (await target.complete(call())).text == "The fee is 80."
+    assert len(home.bodies) == 2
+    await target.close()
+
+
 async def test_where_all_are_gone_the_error_is_told():
     lost = []
     target = VLLMTarget(model="m", base_urls=["http://127.0.0.1:9/v1", "http://127.0.0.1:11/v1"])

@@ -98,6 +98,8 @@ class VLLMEngineTarget:
     async def start(self) -> None:
         """Start the engine: half a minute on CPU, minutes for a large model.
 
+        The event loop stands still meanwhile: start before you serve.
+
         Raises:
             ConfigError: An argument is unknown, or refused by vLLM or by the platform; told
                 before anything is loaded. Or the engine did not start.
@@ -106,13 +108,17 @@ class VLLMEngineTarget:
             if self._engine is not None:
                 return
             os.environ.update(self._environment)
-            namespace = self._namespace(self._arguments())
             try:
+                namespace = parsed_arguments(flags_of(self._arguments()))
                 self._engine, self._serving = await _started(namespace)
+                if self._events is not None:
+                    await self._events.start()
+            except ConfigError:
+                await self._end()
+                raise
             except Exception as error:
+                await self._end()
                 raise ConfigError(f"the engine for {self._path} did not start: {error}") from error
-            if self._events is not None:
-                await self._events.start()
 
     def _arguments(self) -> dict[str, Any]:
         """Return the engine's arguments: the preset, what was given over it, and ours."""
@@ -132,21 +138,21 @@ class VLLMEngineTarget:
         self._events = KvEventSubscriber(endpoint, take=mirror.apply, lost=self._forget)
         return {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": endpoint}
 
-    def _namespace(self, made: Mapping[str, Any]) -> Any:
-        return parsed_arguments(flags_of(made))
-
     async def close(self) -> None:
         """End the engine and its processes. It may be started again."""
         async with self._starting:
-            if self._events is not None:
-                await self._events.close()
-                self._events = None
-            engine, self._engine, self._serving = self._engine, None, None
-            if engine is not None:
-                await _stopped(engine)
-            if self._folder is not None:
-                self._folder.cleanup()
-                self._folder = None
+            await self._end()
+
+    async def _end(self) -> None:
+        if self._events is not None:
+            await self._events.close()
+            self._events = None
+        engine, self._engine, self._serving = self._engine, None, None
+        if engine is not None:
+            await _stopped(engine)
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     def _forget(self) -> None:
         if self.mirror is not None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from .store.embedded import EmbeddedPostgres
     from .store.postgres import PostgresStore
-    from .store.redis.store import RedisStore
     from .targets.openai import OpenAITarget
     from .targets.prompts import PromptTarget
     from .targets.vllm import VLLMTarget
@@ -177,8 +176,7 @@ def _store(settings: StoreSettings) -> _Stored:
     if settings.kind == "none":
         return _Stored(home=settings.home)
     if settings.kind == "redis":
-        store = _redis(settings, settings.redis_dsn or settings.dsn)
-        return _Stored(store=store, home=settings.home)
+        return _Stored(store=_redis(settings), home=settings.home)
     try:
         from .store.embedded import ensure
         from .store.postgres import PostgresStore
@@ -198,30 +196,35 @@ def _store(settings: StoreSettings) -> _Stored:
     )
 
 
-def _redis(settings: StoreSettings, dsn: SecretStr, **options: Any) -> RedisStore:
-    """Return a store in Redis; processes that share it must sign with the same keys."""
+def _redis(settings: StoreSettings) -> Store:
     try:
         from .store.redis.store import RedisStore
     except ImportError as error:
         raise _missing("Redis", "redis", error) from error
-    if not dsn:
-        raise ConfigError("the Redis store needs store.redis_dsn: redis://, rediss:// or unix://")
-    return RedisStore(
-        dsn.get_secret_value(),
-        cluster=settings.redis_cluster,
-        pool_size=settings.pool_size,
-        quantised=settings.halfvec,
-        quota=settings.quota,
-        **options,
-    )
+    return RedisStore(**_redis_options(settings, settings.redis_dsn or settings.dsn))
 
 
 def _pair(settings: StoreSettings, truth: PostgresStore, app_dsn: str) -> Store:
+    try:
+        from .store.pair import PairStore
+        from .store.redis.copies import RedisCopies
+    except ImportError as error:
+        raise _missing("Redis", "redis", error) from error
     # Redis may take less than the lookup's budget, so that Postgres can still answer in its place.
-    front = _redis(settings, settings.redis_dsn, lookup_timeout_s=_FRONT_TIMEOUT_S)
-    from .store.pair import PairStore
+    options = _redis_options(settings, settings.redis_dsn) | {"lookup_timeout_s": _FRONT_TIMEOUT_S}
+    return PairStore(RedisCopies(**options), truth, dsn=app_dsn)
 
-    return PairStore(front, truth, dsn=app_dsn)
+
+def _redis_options(settings: StoreSettings, dsn: SecretStr) -> dict[str, Any]:
+    if not dsn:
+        raise ConfigError("the Redis store needs store.redis_dsn: redis://, rediss:// or unix://")
+    return {
+        "dsn": dsn.get_secret_value(),
+        "cluster": settings.redis_cluster,
+        "pool_size": settings.pool_size,
+        "quantised": settings.halfvec,
+        "quota": settings.quota,
+    }
 
 
 def _missing(store: str, extra: str, error: ImportError) -> ConfigError:

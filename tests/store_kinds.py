@@ -14,6 +14,7 @@ import pytest
 from ragcache.protocols import Store
 from ragcache.store.pair import PairStore
 from ragcache.store.postgres import PostgresStore
+from ragcache.store.redis.copies import RedisCopies
 from ragcache.store.redis.store import RedisStore
 
 #: Makes a store that is not open yet, over what all stores of one test share. Options: `quota`.
@@ -28,21 +29,25 @@ class Kind:
     has_vectors: bool
 
 
+#: A busy machine is waited for.
+_PATIENT: Mapping[str, Any] = {"pool_wait_s": 10.0, "lookup_timeout_s": 10.0}
+
+
 def _postgres(asking: pytest.FixtureRequest) -> Make:
     dsn = asking.getfixturevalue("postgres").app
 
     def made(**options: Any) -> Store:
-        return PostgresStore(dsn, **{"pool_wait_s": 10.0, "lookup_timeout_s": 10.0, **options})
+        return PostgresStore(dsn, **{**_PATIENT, **options})
 
     return made
 
 
-def _redis(kind: str) -> Callable[[pytest.FixtureRequest], Callable[..., RedisStore]]:
-    def prepare(asking: pytest.FixtureRequest) -> Callable[..., RedisStore]:
+def _redis(kind: str) -> Callable[[pytest.FixtureRequest], Make]:
+    def prepare(asking: pytest.FixtureRequest) -> Make:
         dsn = asking.getfixturevalue(f"redis_{kind}").dsn
 
-        def made(**options: Any) -> RedisStore:
-            return RedisStore(dsn, **{"pool_wait_s": 10.0, "lookup_timeout_s": 10.0, **options})
+        def made(**options: Any) -> Store:
+            return RedisStore(dsn, **{**_PATIENT, **options})
 
         return made
 
@@ -51,11 +56,11 @@ def _redis(kind: str) -> Callable[[pytest.FixtureRequest], Callable[..., RedisSt
 
 def _pair(asking: pytest.FixtureRequest) -> Make:
     dsn = asking.getfixturevalue("postgres").app
-    front = _redis("bare")(asking)
+    redis_dsn = asking.getfixturevalue("redis_bare").dsn
 
     def made(**options: Any) -> Store:
-        truth = PostgresStore(dsn, **{"pool_wait_s": 10.0, "lookup_timeout_s": 10.0, **options})
-        return PairStore(front(), truth, dsn=dsn)
+        truth = PostgresStore(dsn, **{**_PATIENT, **options})
+        return PairStore(RedisCopies(redis_dsn, **_PATIENT), truth, dsn=dsn)
 
     return made
 

@@ -35,7 +35,7 @@ from ..types import (
 )
 from .notices import notices
 from .postgres import PostgresStore, Standing
-from .redis.store import RedisStore
+from .redis.copies import RedisCopies
 
 _log = logging.getLogger("ragcache")
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class PairStore:
     """
 
     def __init__(
-        self, front: RedisStore, truth: PostgresStore, *, dsn: str, name: str = "redis+postgres"
+        self, front: RedisCopies, truth: PostgresStore, *, dsn: str, name: str = "redis+postgres"
     ) -> None:
         self.name = name
         self.has_vectors = truth.has_vectors

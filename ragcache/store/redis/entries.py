@@ -71,11 +71,11 @@ def _packed_line(line: Lineage) -> list[Any]:
     return [list(line.names), line.content, line.raw, line.rank, line.cited, sorted(line.access)]
 
 
-def unpacked(body: bytes, state: bytes, scope: Scope) -> Entry | None:
+def unpacked(body: bytes, state: bytes, scope: Scope | None = None) -> Entry | None:
     """Return the entry of a body that was found in this scope; None where it is none."""
     try:
         fields = json.loads(body)
-        if fields["schema"] != SCHEMA or not _belongs(fields, scope):
+        if fields["schema"] != SCHEMA or not (scope is None or _belongs(fields, scope)):
             return None
         return _entry(fields, _STATES[state])
     except _UNREADABLE:

@@ -71,6 +71,13 @@ class Link:
                     await self._forget_connections()
                     raise
 
+    async def within(
+        self, prefix: str, name: str, *values: Value, keys: Sequence[str] = (), timeout_s: float
+    ) -> Any:
+        """Run a script on the clock of a tenant; `keys` are further ones. Raises as `ask` does."""
+        known = (f"{prefix}clock", f"{prefix}changed")
+        return await self.ask(name, (*known, *keys), prefix, *values, timeout_s=timeout_s)
+
     async def tell(self, *command: Value, timeout_s: float, near: str = "") -> Any:
         """Run a command; in a cluster on the server that keeps the key `near`, or on any.
 

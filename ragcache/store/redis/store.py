@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,11 +25,12 @@ from ...types import (
     Vector,
 )
 from .. import vectors
-from ..notices import Notice, name_digest, notice
-from ..rows import document_names, lineage_names, storable
-from . import entries, places, server
+from ..notices import name_digest, notice
+from ..rows import document_names, storable
+from . import entries, invalidating, places, server
 from .link import Link, Value
 from .server import Server
+from .storing import Storing, lifetime_ms
 from .turns import RedisTurns
 
 _log = logging.getLogger("ragcache")
@@ -40,11 +40,6 @@ _FOUND_MAX = 16
 _OVERREACH = 24
 #: Up to so many vectors of a place each is looked at; beyond, a graph is walked.
 _EXACTLY_UP_TO = 2_000
-#: Changed documents remembered for each tenant; then the older half is forgotten, and with it
-#: whatever came from a document before.
-_CHANGED_MAX = 100_000
-#: Names, or entries, in one script: a server does nothing else meanwhile.
-_BATCH = 200
 #: An index that was there is taken to be there for so long.
 _INDEX_KNOWN_FOR_S = 60.0
 
@@ -87,8 +82,7 @@ class RedisStore:
         self.has_vectors = False
         self._lookup_timeout_s = lookup_timeout_s
         self._write_timeout_s = write_timeout_s
-        self._quantisation = "Q8" if quantised else "NOQUANT"
-        self._quota = quota
+        self._storing = Storing(quota=quota, quantised=quantised)
         self._link = Link(
             dsn,
             cluster=cluster,
@@ -211,43 +205,17 @@ class RedisStore:
         return await self._put(entry, snapshot, replacing=False)
 
     async def _put(self, entry: Entry, snapshot: Snapshot, *, replacing: bool) -> str:
-        prefix = places.prefix(entry.scope.tenant)
-        vector = b""
+        prefix, vector = places.prefix(entry.scope.tenant), b""
         if entry.vector is not None:
             vector = self._lengths.checked(entry.vector, entry.embedder).tobytes()
-        known = await self._ready()
-        dimensions = len(vector) // 4 if known.vectors else 0
-        if dimensions and known.vectors == "search":
-            await self._ensure_index(prefix, dimensions)
-        tenant = entry.scope.tenant
-        names = [name_digest(tenant, name) for name in lineage_names(entry.lineage)]
+        how = (await self._ready()).vectors
+        if not how:
+            vector = b""
+        if vector and how == "search":
+            await self._ensure_index(prefix, len(vector) // 4)
+        values = self._storing.values(entry, snapshot, vector, how, replacing=replacing)
         keys = (f"{prefix}x:{entry.keys.exact}", f"{prefix}m:{entry.keys.normal}")
-        told: bytes = await self._write(
-            "put",
-            prefix,
-            storable(entry.id),
-            places.space(entry.scope),
-            entry.keys.exact,
-            entry.keys.normal,
-            places.writer(tenant, entry.scope.principal),
-            entry.scope.partition,
-            entry.state,
-            json.dumps(names),
-            str(snapshot.epoch),
-            json.dumps(dict(snapshot.changes)),
-            self._quota,
-            entries.micros(entry.created_at),
-            entries.micros(entry.expire_at),
-            _lifetime_ms(entry.created_at, entry.expire_at),
-            entries.packed(entry),
-            places.place(entry.scope, entry.embedder, dimensions) if dimensions else "",
-            known.vectors,
-            vector,
-            dimensions,
-            self._quantisation,
-            int(replacing),
-            keys=keys,
-        )
+        told: bytes = await self._write("put", prefix, *values, keys=keys)
         return told.decode()
 
     async def touch(self, scope: Scope, entry: EntryId, *, now: datetime) -> None:
@@ -263,16 +231,11 @@ class RedisStore:
         """
         distinct = sorted(set(names))
         digests = [name_digest(tenant, name) for name in distinct]
-        return await self._change(
-            places.prefix(tenant), digests, notice("change", tenant, distinct)
+        prefix, told = places.prefix(tenant), notice("change", tenant, distinct)
+        await self._ready()
+        return await invalidating.change(
+            self._link, prefix, digests, told, timeout_s=self._write_timeout_s
         )
-
-    async def _change(self, prefix: str, digests: Sequence[str], told: str) -> int:
-        killed = 0
-        for at in range(0, len(digests), _BATCH):
-            batch = json.dumps(digests[at : at + _BATCH])
-            killed += await self._write("change", prefix, batch, told, _CHANGED_MAX)
-        return killed
 
     async def bump_epoch(self, tenant: TenantId, namespace: str) -> int:
         """Kill every entry of a namespace; return the new epoch."""
@@ -301,15 +264,9 @@ class RedisStore:
         prefix = places.prefix(tenant)
         if dry_run:
             return int(await self._look("count", prefix))
-        return await self._purge(prefix, notice("purge", tenant))
-
-    async def _purge(self, prefix: str, told: str) -> int:
-        many, aside = await self._write("purge", prefix, told, "")
-        for name in aside:
-            key = prefix + name.decode()
-            while await self._write("clear", prefix, _BATCH, keys=(key,)):
-                pass
-        return int(many)
+        await self._ready()
+        told = notice("purge", tenant)
+        return await invalidating.purge(self._link, prefix, told, timeout_s=self._write_timeout_s)
 
     async def recall(
         self, tenant: TenantId, kind: str, key: str, *, now: datetime
@@ -343,7 +300,7 @@ class RedisStore:
             places.state(kind, key),
             json.dumps(dict(value)),
             entries.micros(expire_at),
-            max(1, _lifetime_ms(now, expire_at)),
+            max(1, lifetime_ms(now, expire_at)),
             places.writer(tenant, principal) if principal else "",
         )
 
@@ -355,51 +312,19 @@ class RedisStore:
         """
         return self._turns.alone(scope, key)
 
-    # --- as a copy of another store ------------------------------------------------------------
-
-    async def copy(self, entry: Entry) -> None:
-        """Keep a copy of an entry that another store answers for, in place of an older one."""
-        plain = replace(entry, vector=None)
-        begun = await self.snapshot(entry.scope, ())
-        await self._put(plain, begun, replacing=True)
-
-    async def heed(self, heard: Notice) -> None:
-        """Drop what an invalidation of the other store makes worthless.
-
-        The documents that changed where the notice says which, else all copies of the tenant.
-        """
-        prefix = places.prefix_of(heard.digest)
-        told = json.dumps({"kind": heard.kind, "tenant": heard.digest})
-        if heard.kind == "change" and heard.names:
-            await self._change(prefix, heard.names, told)
-        else:
-            await self._purge(prefix, told)
-
-    async def forget(self) -> None:
-        """Drop all copies of all tenants: invalidations of the other store may have been missed."""
-        async for clock in self._link.keys("rc1:{*}:clock", timeout_s=self._write_timeout_s):
-            digest = clock.removeprefix("rc1:{").removesuffix("}:clock")
-            await self.heed(Notice(kind="purge", digest=digest))
-
     # --- asking ------------------------------------------------------------------------------
 
     async def _look(self, name: str, prefix: str, *values: Value, keys: Sequence[str] = ()) -> Any:
-        return await self._ask(name, prefix, values, keys, self._lookup_timeout_s)
+        await self._ready()
+        return await self._link.within(
+            prefix, name, *values, keys=keys, timeout_s=self._lookup_timeout_s
+        )
 
     async def _write(self, name: str, prefix: str, *values: Value, keys: Sequence[str] = ()) -> Any:
-        return await self._ask(name, prefix, values, keys, self._write_timeout_s)
-
-    async def _ask(
-        self,
-        name: str,
-        prefix: str,
-        values: Sequence[Value],
-        keys: Sequence[str],
-        timeout_s: float,
-    ) -> Any:
         await self._ready()
-        all_keys = (f"{prefix}clock", f"{prefix}changed", *keys)
-        return await self._link.ask(name, all_keys, prefix, *values, timeout_s=timeout_s)
+        return await self._link.within(
+            prefix, name, *values, keys=keys, timeout_s=self._write_timeout_s
+        )
 
     async def _ensure_index(self, prefix: str, dimensions: int) -> None:
         """A search module looks at hashes through an index of the tenant's own."""
@@ -413,8 +338,3 @@ class RedisStore:
             if "exists" not in str(error).lower():
                 raise
         self._indexes[name] = time.monotonic() + _INDEX_KNOWN_FOR_S
-
-
-def _lifetime_ms(begin: datetime, end: datetime) -> int:
-    """How long the server keeps it, by its own clock; whether it is served says `now`."""
-    return max(0, entries.micros(end) - entries.micros(begin)) // 1000

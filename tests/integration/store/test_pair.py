@@ -15,7 +15,7 @@ from ragcache.store.pair import PairStore
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.purging import Selection
 from ragcache.store.redis import places
-from ragcache.store.redis.store import RedisStore
+from ragcache.store.redis.copies import RedisCopies
 from ragcache.store.roles import Dsns
 from ragcache.types import Document, TenantId
 from tests.fixtures_redis import RedisServer, redis_running
@@ -27,7 +27,7 @@ DOCUMENT = Document(text="d", source="s")
 def made_pair(server: RedisServer, dsns: Dsns, **front) -> PairStore:
     options = {"pool_wait_s": 10.0, "lookup_timeout_s": 10.0}
     truth = PostgresStore(dsns.app, **options)
-    return PairStore(RedisStore(server.dsn, **{**options, **front}), truth, dsn=dsns.app)
+    return PairStore(RedisCopies(server.dsn, **{**options, **front}), truth, dsn=dsns.app)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from ragcache.errors import StoreError, VectorError
 from ragcache.protocols import Snapshot
-from ragcache.store.redis import health, places
+from ragcache.store.redis import health, invalidating, places
 from ragcache.store.redis import store as redis_store
 from ragcache.store.redis.notices import notices
 from ragcache.store.redis.store import RedisStore
@@ -163,7 +163,7 @@ async def test_after_a_restart_nothing_from_before_is_served(tenant):
 async def test_changes_that_are_forgotten_kill_what_came_from_documents_before(
     store, tenant, monkeypatch
 ):
-    monkeypatch.setattr(redis_store, "_CHANGED_MAX", 10)
+    monkeypatch.setattr(invalidating, "CHANGED_MAX", 10)
     asked = request(tenant, documents=(DOCUMENT,))
     await stored(store, asked)
     await store.change(tenant, ["s"])

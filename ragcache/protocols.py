@@ -116,6 +116,22 @@ class Store(Protocol):
         """Hold the turn of a key inside its scope; yields False while another process has it."""
 
 
+class Named(Protocol):
+    """Whose answers they are: what keys know of a target."""
+
+    @property
+    def provider(self) -> str:
+        """As in `Target`, like all of these."""
+
+    @property
+    def name(self) -> str:
+        """Identity."""
+
+    @property
+    def model(self) -> str:
+        """As the provider calls it."""
+
+
 @runtime_checkable
 class Target(Protocol):
     """Who answers a miss."""

@@ -17,6 +17,7 @@ except ImportError as error:
 
 from .chat_model import RagCacheChatModel
 from .llm_cache import RagCacheLLMCache
+from .retriever import RagCacheRetriever
 from .run_tree import RagCacheCallbackHandler, install
 from .wrapping import wrap
 
@@ -28,6 +29,7 @@ __all__ = [
     "RagCacheChatModel",
     "RagCacheLLMCache",
     "RagCacheMiddleware",
+    "RagCacheRetriever",
     "install",
     "wrap",
 ]

@@ -21,7 +21,7 @@ from ragcache.types import Document, Formatted, Request
 
 from .identity import resolve
 from .messages import last_human, message_of, turns
-from .run_tree import RUNS, ModelRun, Retrieval, loose_retrievals
+from .run_tree import RUNS, Listener, ModelRun, Retrieval, loose_retrievals
 
 #: Settings of a model object that shape no answer, and its live parts.
 _NOT_SHAPING = re.compile(
@@ -45,6 +45,8 @@ class Asked:
     is_anonymous: bool = False
     #: The class that structured output is read as.
     schema: type[BaseModel] | None = None
+    #: Retrievers that want to know of requests like this one.
+    listeners: tuple[Listener, ...] = ()
 
 
 def ask(
@@ -87,8 +89,14 @@ def ask(
         request=request.replace(**fields),
         formatted=formatted,
         is_anonymous=who.tenant is None,
+        listeners=_listeners(retrievals, request.question),
         schema=form if isinstance(form, type) and issubclass(form, BaseModel) else None,
     )
+
+
+def _listeners(retrievals: Sequence[Retrieval], question: str) -> tuple[Listener, ...]:
+    """Return the retrievers whose query is the very question."""
+    return tuple(r.listener for r in retrievals if r.listener and r.query.strip() == question)
 
 
 def switched_off(who: Identity, params: Mapping[str, Any]) -> dict[str, bool]:

@@ -227,13 +227,16 @@ class CachedDoors:
             markers=binding.markers,
             marker_ttl_s=binding.marker_ttl_s,
         )
-        return kind(
+        target = kind(
             invocation,
             provider=provider or provider_of(model),
             name=identity_of(model),
             model_name=str(invocation.kwargs.get("model") or model_name_of(model)),
             prepare=wire.prepare,
         )
+        for listener in asked.listeners:
+            listener(asked.request, target)
+        return target
 
     def _say_why_not(self, asked: Asked | None) -> None:
         if asked is not None:

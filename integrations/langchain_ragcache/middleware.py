@@ -162,6 +162,7 @@ class _Turn:
         params = self._params()
         asked = Request(
             tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
+            anonymous=who.tenant is None,
             principal=who.principal,
             question=question_in(messages),
             documents=tuple(documents),

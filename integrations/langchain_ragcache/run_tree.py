@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.tracers.context import register_configure_hook
+
+from ragcache.protocols import Named
+from ragcache.types import Request
+
+#: Told of a request that a wrapped model makes, and of the model.
+Listener: TypeAlias = Callable[[Request, Named], None]
 
 #: Runs that never ended (an abandoned stream) are forgotten after an hour, or when too many.
 _FORGET_AFTER_S = 3600.0
@@ -33,6 +39,8 @@ class Retrieval:
 
     query: str
     documents: tuple[Any, ...]
+    #: Wants to know what a wrapped model asks with these documents, and which model.
+    listener: Listener | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,7 @@ class _Run:
     query: str = ""
     retrievals: list[Retrieval] = field(default_factory=list)
     loose: list[Retrieval] | None = None
+    listener: Listener | None = None
     began_s: float = field(default_factory=time.monotonic)
 
 
@@ -83,13 +92,19 @@ class RunTree:
         with self._lock:
             self._runs.pop(run_id, None)
 
+    def listen(self, run_id: UUID, listener: Listener) -> None:
+        """Note who wants to know what is asked with the documents of a retriever run."""
+        with self._lock:
+            if (run := self._runs.get(run_id)) is not None:
+                run.listener = listener
+
     def retrieved(self, run_id: UUID, documents: Sequence[Any]) -> None:
         """File the documents of a retriever run with every run above it."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:
                 return
-            found = Retrieval(query=run.query, documents=tuple(documents))
+            found = Retrieval(query=run.query, documents=tuple(documents), listener=run.listener)
             if run.loose is not None:
                 run.loose.append(found)
                 del run.loose[:-_MAX_LOOSE]

@@ -62,6 +62,14 @@ class Finding:
             raise NotCachedError(f"no cached answer may be served: {found.reason}")
         return found
 
+    async def foresee(self, asking: Asking) -> Hit | Miss:
+        """Look whether something could be served before anything was retrieved; count nothing."""
+        understanding = Understanding()
+        found = await self._by_key(asking, understanding)
+        if isinstance(found, Miss) and found.fwd == "miss":
+            return await self._by_meaning(asking, understanding, found)
+        return found
+
     async def again(self, asking: Asking) -> Hit | Miss:
         """Look by key only: has somebody stored the answer meanwhile?"""
         return await self._by_key(asking, Understanding())

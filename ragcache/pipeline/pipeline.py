@@ -26,7 +26,7 @@ from ..flight import Flight
 from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
 from ..lookup.guard import Standing
-from ..protocols import Embedder, Mirrored, Store, Target, Watched
+from ..protocols import Embedder, Mirrored, Named, Store, Target, Watched
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
 from .arranging import Arranging
@@ -267,6 +267,24 @@ class Pipeline:
             after_model=after_model,
         )
 
+    async def foresee(self, request: Request, *, model: Named) -> Hit | Miss:
+        """Return what would be served to a request whose documents are not retrieved yet.
+
+        For retrievers, which may be spared then. Rights and currency of the stored answer's
+        documents are looked at as ever; whether newer ones would be found is not known. Nothing
+        is served by this, and nothing counted.
+
+        Args:
+            request: As it will be asked, without documents.
+            model: Who would answer it.
+
+        Raises:
+            MissingTenantError: The request names no tenant.
+        """
+        if self._rollouts.is_cold(request):
+            return Miss(reason="canary", fwd="bypass")
+        return await self._finding.foresee(self._asking(request, model))
+
     def report_bad(self, answer: Answer) -> bool:
         """Note that a user called an answer wrong: its entry is taken out of service.
 
@@ -328,7 +346,7 @@ class Pipeline:
             async for chunk in chunks:
                 yield chunk
 
-    def _asking(self, request: Request, target: Target) -> Asking:
+    def _asking(self, request: Request, target: Named) -> Asking:
         model = request.model or target.model
         if self._system and not _has_system(request):
             request = request.replace(system=self._system)

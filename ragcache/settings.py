@@ -204,9 +204,11 @@ class TelemetrySettings(_Section):
     `prometheus` and `opentelemetry` are on where their packages are installed, unless said
     otherwise here. `record` keeps the latest requests in the Postgres store, for `ragcache stats`,
     `report` and `why`: figures and reasons, and what was asked and answered only with `contents`.
-    `tenant_label` is for few tenants. `prices` holds, for a model, `input` and `output` (where it
-    has them also `read`, `write`, `write_1h`) in US dollars for a million tokens; `prices_file`
-    holds them in the form of `ragcache/providers/*.toml`, in whose place it stands.
+    `tenant_label` is for few tenants. `request_log` is a file to which each request is appended as
+    it was sent, prompts in full, for `ragcache lint --log` and `diff`. `prices` holds, for a
+    model, `input` and `output` (where it has them also `read`, `write`, `write_1h`) in US dollars
+    for a million tokens; `prices_file` holds them in the form of `ragcache/providers/*.toml`, in
+    whose place it stands.
     """
 
     prometheus: bool | None = None
@@ -215,6 +217,7 @@ class TelemetrySettings(_Section):
     keep: int = Field(default=10_000, ge=1)
     contents: bool = False
     tenant_label: bool = False
+    request_log: Path | None = None
     prices: dict[str, dict[str, float]] = Field(default_factory=dict)
     prices_file: Path | None = None
 

@@ -23,7 +23,8 @@ def subscribe(hooks: Hooks, settings: TelemetrySettings, *, app_dsn: str = "") -
         app_dsn: The app role's, where requests are to be recorded in Postgres.
 
     Raises:
-        ConfigError: A package is missing that was asked for, or a price is wrong.
+        ConfigError: A package is missing that was asked for, a price is wrong, or the request log
+            cannot be written.
     """
     prices = savings.prices_of(settings.prices, file=settings.prices_file)
     if _wanted(settings.prometheus, "prometheus_client", "prometheus"):
@@ -38,6 +39,10 @@ def subscribe(hooks: Hooks, settings: TelemetrySettings, *, app_dsn: str = "") -
                 prices=prices, contents=settings.contents, tenant_label=settings.tenant_label
             )
         )
+    if settings.request_log is not None:
+        from .request_log import RequestLog
+
+        hooks.add(RequestLog(settings.request_log))
     if not (settings.record and app_dsn):
         return None
     from ..store.traffic import TrafficWriter

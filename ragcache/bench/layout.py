@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..layout.breakpoints import MarkPlan
 from ..layout.ordering import Item
 from ..layout.plan import quarter_of_characters
 from ..layout.policy import Ordering
+from ..layout.render import BLOCK_SEPARATOR
 from ..layout.rules import CacheRules, Lifetime
 from ..providers import all_rules
 from ..types import Fingerprint, Layout
@@ -25,6 +27,8 @@ _BOUNDED = 0.1
 #: Tokens of the system prompt, in the cost only.
 _SYSTEM_TOKENS = 600
 _GROUP = "bench"
+#: Texts whose tokens a replay remembers: a block is counted once, as a server's own cache would.
+_COUNTED = 100_000
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class _Pass:
     """
 
     sequences: list[list[tuple[Hashable, int]]] = field(default_factory=list)
+    layouts: list[Layout] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     moved: int = 0
@@ -45,6 +50,7 @@ class _Pass:
         ids = trace.requests[number][1]
         self.numbers.append(number)
         self.seconds.append(seconds)
+        self.layouts.append(layout)
         self.sequences.append(
             [(block.hash, trace.tokens[ids[block.rank]]) for block in layout.blocks]
         )
@@ -64,6 +70,8 @@ def replay(
     tokenizer: Callable[[str], int] | None = None,
     pin_top: int = 0,
     max_displacement: int | None = None,
+    block_size: int | None = None,
+    align_blocks: bool = False,
     rules: Sequence[CacheRules] | None = None,
 ) -> dict[str, Any]:
     """Replay a trace and return what was reused, as plain data.
@@ -79,21 +87,28 @@ def replay(
         tokenizer: Counts the tokens of a text; a quarter of its characters for None.
         pin_top: So many best-ranked blocks stand last.
         max_displacement: No block stands further than this from its rank.
+        block_size: Tokens of an engine's KV block: then what it computes is told too.
+        align_blocks: Each block is padded to whole KV blocks.
         rules: Providers whose cost is reported; all that are known for None.
 
     Raises:
         ConfigError: A file cannot be read.
     """
-    count = tokenizer or quarter_of_characters
+    count = lru_cache(maxsize=_COUNTED)(tokenizer) if tokenizer else quarter_of_characters
     read = read_trace(docs, trace, count=count, k=k, limit=limit, shuffle=shuffle)
     chosen = LayoutPolicy(
-        ordering=policy, pin_top=pin_top, max_displacement=max_displacement, min_prefix_tokens=0
+        ordering=policy,
+        pin_top=pin_top,
+        max_displacement=max_displacement,
+        min_prefix_tokens=0,
+        block_size=block_size,
+        align_blocks=align_blocks,
     )
     bench = Bench(read, chosen, count, batch=batch)
     free = bench.run(_forest(read, None))
     bounded = bench.run(_forest(read, bench.capacity_tokens(_BOUNDED)))
     wanted = all_rules() if rules is None else tuple(rules)
-    return {
+    result = {
         "policy": policy,
         "k": read.k if k is None else k,
         "batch": batch,
@@ -104,6 +119,9 @@ def replay(
         "ms": _milliseconds(free.seconds),
         "relative_cost": bench.costs(free, wanted),
     }
+    if block_size is not None:
+        result["computed"] = bench.computed(free, block_size)
+    return result
 
 
 def _forest(trace: Trace, max_tokens: int | None) -> PrefixForest:
@@ -183,6 +201,26 @@ class Bench:
         total = sum(tokens for sequence in done.sequences for _, tokens in sequence)
         found = sum(cache.serve(sequence) for sequence in done.sequences)
         return found / total if total else 0.0
+
+    def computed(self, done: _Pass, block_size: int) -> float:
+        """Return the tokens of documents that an engine with whole KV blocks computes.
+
+        As a share of all of them as they are printed without padding; its cache is unbounded.
+        """
+        plain = replace(self._policy, align_blocks=False)
+        blocks = make_blocks(tuple(self._trace.documents.values()), policy=plain)
+        unpadded = {block.hash: self._count(block.text + BLOCK_SEPARATOR) for block in blocks}
+        printed: dict[str, int] = {}
+        cache, total, computed = PrefixCache(), 0, 0
+        for layout in done.layouts:
+            for block in layout.blocks:
+                if block.text not in printed:
+                    printed[block.text] = self._count(block.text + BLOCK_SEPARATOR)
+            sequence = [(block.hash, printed[block.text]) for block in layout.blocks]
+            found = cache.serve(sequence)
+            total += sum(unpadded[block.hash] for block in layout.blocks)
+            computed += sum(tokens for _, tokens in sequence) - found // block_size * block_size
+        return computed / total if total else 0.0
 
     def costs(self, done: _Pass, rules: Sequence[CacheRules]) -> dict[str, float]:
         """Return the relative input cost by rules; those that bill alike are replayed once."""

@@ -40,6 +40,12 @@ def layout(
     max_displacement: Annotated[
         int | None, typer.Option(min=0, help="Most places a block may move.")
     ] = None,
+    block_size: Annotated[
+        int | None, typer.Option(min=1, help="KV block of an engine: tell what it computes.")
+    ] = None,
+    align_blocks: Annotated[
+        bool, typer.Option("--align-blocks", help="Pad blocks to whole KV blocks.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Replay retrievals and measure the prefix reuse of a layout.
@@ -61,6 +67,8 @@ def layout(
         tokenizer=_counting(tokenizer),
         pin_top=pin_top,
         max_displacement=max_displacement,
+        block_size=block_size,
+        align_blocks=align_blocks,
     )
     if as_json:
         console.print_json(result)
@@ -86,6 +94,8 @@ def _print(result: dict[str, Any]) -> None:
     console.say(
         f"ms a request        mean {ms['mean']:.3f}, p50 {ms['p50']:.3f}, p99 {ms['p99']:.3f}"
     )
+    if "computed" in result:
+        console.say(f"computed by engine  {result['computed']:.4f}")
     console.say("relative input cost")
     for name, cost in result["relative_cost"].items():
         console.say(f"  {name:<18}{cost:.4f}")

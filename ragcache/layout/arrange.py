@@ -79,6 +79,7 @@ def _own(request: Request, context: Context, conversation: Conversation | None) 
         cuts=(*((p.message + len(system), p.end) for p in old), *((len(before), e) for e in ends)),
         steps=steps or tuple(step_of(block, context) for block in placed),
         context=context,
+        tail=tail,
     )
     layout = replace(layout, dropped=fitted.dropped, notes=_notes(fitted, earlier))
     if earlier.matched and conversation is not None:

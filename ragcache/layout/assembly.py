@@ -87,8 +87,12 @@ def finished(
     cuts: tuple[tuple[int, int], ...],
     steps: tuple[Step, ...],
     context: Context,
+    tail: str = "",
 ) -> Layout:
-    """Return the layout with its boundaries, its prediction, and what is to be remembered."""
+    """Return the layout with its boundaries, its prediction, and what is to be remembered.
+
+    `tail` is the text behind the head of a prompt without blocks.
+    """
     parts = parts_of(messages, tools)
     named = {step.key: step.names for step in steps}
     return Layout(
@@ -104,9 +108,17 @@ def finished(
             names={b.hash: named.get(b.hash) or _names_of(b) for b in blocks},
             parts=parts,
             cuts=cuts,
-            total_tokens=sum(context.count(part.text) for part in parts),
+            total_tokens=head.tokens
+            + sum(step.tokens for step in steps)
+            + context.count(_behind(messages, cuts) if cuts else tail),
         ),
     )
+
+
+def _behind(messages: Sequence[Message], cuts: Sequence[tuple[int, int]]) -> str:
+    """Return the text behind the last block."""
+    index, end = cuts[-1]
+    return messages[index].text()[end:] + "".join([m.text() for m in messages[index + 1 :]])
 
 
 def _reused(head: Step, steps: Sequence[Step], context: Context) -> int:

@@ -42,10 +42,15 @@ def from_environment() -> Starlette:
 def create_app(settings: Settings) -> Starlette:
     """Return the application.
 
+    Answers to requests without documents are stored as well, unless the settings say otherwise:
+    only equal requests are served them.
+
     Raises:
         ConfigError: No model, no credentials, or one of their files is wrong.
     """
     gateway = gateway_from(settings)
+    admission = {"require_documents": False, **settings.admission}
+    settings = settings.model_copy(update={"admission": admission})
     routes = [
         Route("/v1/chat/completions", Door(gateway=gateway, kind="chat"), methods=["POST"]),
         Route("/v1/completions", Door(gateway=gateway, kind="text"), methods=["POST"]),

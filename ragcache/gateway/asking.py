@@ -126,6 +126,8 @@ def _asked(
         sharing=terms.sharing,
         model=model,
         params={name: value for name, value in whole.items() if name not in _PLACED},
+        # What the question rests on is somewhere in its text: another text is another question.
+        exact_only=not prompt["documents"],
         **prompt,
         **{**told, **given, **(_OFF if off else {})},
     )

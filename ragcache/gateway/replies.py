@@ -151,8 +151,15 @@ def usage_body(usage: Usage) -> dict[str, Any] | None:
 def _cleaned(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the upstream's reply without the members that its client has added as null."""
     body = {name: value for name, value in raw.items() if value is not None}
+    body["usage"] = _without_nulls(raw.get("usage"))
     body["choices"] = [_cleaned_choice(choice) for choice in raw.get("choices") or ()]
     return body
+
+
+def _without_nulls(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
 
 
 def _cleaned_choice(choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,12 +107,29 @@ class Upstream:
                 yield f"data: {json.dumps({'error': reply.error_inside})}\n\n".encode()
                 return
             if not reply.without_end:
+                for at, call in enumerate(reply.tool_calls or ()):
+                    yield _event({"tool_calls": [{"index": at, **call}]})
                 yield _event({}, finish=reply.finish_reason)
                 yield _event(None, usage=reply.usage)
             yield b"data: [DONE]\n\n"
         finally:
             self.closed += 1
             self.finished_at = time.perf_counter()
+
+    async def complete(self, request: Request) -> Response:
+        """Continue a bare prompt: what a chat would answer, in the shape of `/completions`."""
+        body = json.loads(await request.body())
+        self.bodies.append(body)
+        reply = self.script(body)
+        if reply.status != 200:
+            return _error(reply.status, "scripted", reply.error, reply.headers)
+        if not body.get("stream"):
+            return JSONResponse(_text(body, reply.text, reply.finish_reason, reply.usage))
+        parts = [_text(body, piece, None, None) for piece in reply.pieces or [reply.text]]
+        parts += [_text(body, "", reply.finish_reason, None)]
+        parts += [{**_text(body, "", None, reply.usage), "choices": []}]
+        events = [f"data: {json.dumps(part)}\n\n" for part in parts]
+        return Response("".join(events) + "data: [DONE]\n\n", media_type="text/event-stream")
 
     async def models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": "fake", "object": "model"}]})
@@ -164,6 +181,17 @@ def _whole(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
     }
 
 
+def _text(body: dict[str, Any], text: str, finish: str | None, usage: Any) -> dict[str, Any]:
+    return {
+        "id": "cmpl-1",
+        "object": "text_completion",
+        "created": 1,
+        "model": body["model"],
+        "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": finish}],
+        "usage": usage,
+    }
+
+
 def _event(delta: dict[str, Any] | None, *, finish: str | None = None, usage: Any = None) -> bytes:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
     chunk = {
@@ -183,6 +211,7 @@ def serving(upstream: Upstream) -> Iterator[Upstream]:
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", upstream.chat, methods=["POST"]),
+            Route("/v1/completions", upstream.complete, methods=["POST"]),
             Route("/v1/models", upstream.models),
         ]
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,10 +11,12 @@ from ..errors import StoreError
 from .console import print_json, print_table, say
 from .options import AnyTenant, AsJson, Config, OpsDsn, Reason, Tenant, Yes, moment
 from .places import database, now_utc
+from .taking import Taken, Where, take
+from .taking import promote as put_into_service
 from .verbs import add
 
 if TYPE_CHECKING:
-    from ..store.purging import Purged, Selection
+    from ..store.selection import Purged
 
 _COLUMNS = ("id", "question", "state", "namespace", "model", "created_at", "expire_at", "hits")
 
@@ -125,9 +126,9 @@ def purge(
     """Take entries out of service: those for which every criterion given holds.
 
     The count is shown first, and you are asked. What was purged can be restored until
-    maintenance removes it.
+    maintenance removes it; in Redis it is gone.
     """
-    from ..store.purging import Selection
+    from ..store.selection import Selection
 
     selection = Selection(
         tenant=tenant,
@@ -140,31 +141,20 @@ def purge(
         entry=entry,
         older_than=moment(older_than, now=now_utc()) if older_than else None,
     )
-    what = _Taken(selection=selection, principal=principal, erase=erase, hard=hard, reason=reason)
+    what = Taken(selection=selection, principal=principal, erase=erase, hard=hard, reason=reason)
     _refuse_mixture(what)
-    with database(config, dsn) as place:
-        would = _take(place.ops, what, dry_run=True)
-        if dry_run or not (would.total or erase or principal):
-            _tell(would, as_json)
-            return
-        if not as_json:
-            _tell(would, as_json=False)
-        _ask(would, yes, for_good=hard or erase or principal is not None)
-        _tell(_take(place.ops, what, dry_run=False), as_json)
+    where = Where(config=config, dsn=dsn)
+    would = take(where, what, dry_run=True)
+    if dry_run or not (would.total or erase or principal):
+        _tell(would, as_json)
+        return
+    if not as_json:
+        _tell(would, as_json=False)
+    _ask(would, yes, for_good=hard or erase or principal is not None or where.in_redis_alone)
+    _tell(take(where, what, dry_run=False), as_json)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
-    """What is to be taken out of service, and how."""
-
-    selection: Selection
-    principal: str | None
-    erase: bool
-    hard: bool
-    reason: str
-
-
-def _refuse_mixture(what: _Taken) -> None:
+def _refuse_mixture(what: Taken) -> None:
     """A wrong word on the command line must not widen what is removed."""
     selection = what.selection
     whole = selection.tenant is not None and not selection.criteria()
@@ -174,17 +164,6 @@ def _refuse_mixture(what: _Taken) -> None:
         raise typer.BadParameter("--principal goes with --tenant and no other criterion")
     if selection.tenant is None and not selection.criteria():
         raise typer.BadParameter("say what to purge: --tenant, --document, --older-than, ...")
-
-
-def _take(ops: str, what: _Taken, *, dry_run: bool) -> Purged:
-    from ..store import purging
-
-    tenant = what.selection.tenant
-    if tenant is not None and what.principal is not None:
-        return purging.erase_principal(ops, tenant, what.principal, dry_run=dry_run)
-    if tenant is not None and what.erase:
-        return purging.erase_tenant(ops, tenant, dry_run=dry_run)
-    return purging.purge(ops, what.selection, dry_run=dry_run, hard=what.hard, reason=what.reason)
 
 
 def _tell(purged: Purged, as_json: bool) -> None:
@@ -215,10 +194,7 @@ def promote(
     config: Config = None,
 ) -> None:
     """Put a quarantined entry into service, after you have looked at it."""
-    from ..store.purging import promote as run
-
-    with database(config, dsn) as place:
-        promoted = run(place.ops, tenant, entry, reason=reason)
+    promoted = put_into_service(Where(config=config, dsn=dsn), tenant, entry, reason)
     if not promoted:
         raise StoreError(
             f"tenant {tenant} has no entry {entry} in quarantine: "

@@ -47,6 +47,11 @@ RULES: dict[str, tuple[Severity, str, str]] = {
         "the same text with other blanks or newlines is another prefix",
         "normalise newlines and trailing blanks once, when the text is ingested",
     ),
+    "overlap": (
+        "note",
+        "documents of one request overlap: the same text is sent twice",
+        "cut chunks without overlap, or merge neighbours at ingestion; never trim for one request",
+    ),
     "R1": (
         "warning",
         "documents go into the prompt in retrieval order",

@@ -12,6 +12,7 @@ from ..plan import Count, quarter_of_characters
 from ..rules import CacheRules
 from .diff import common_prefix, diff_records, rendered_texts, varying
 from .findings import RULES, Finding, hidden, unique
+from .overlap import overlaps
 from .records import Record
 from .reuse import lost_reuse
 from .segments import Located, locate
@@ -57,6 +58,7 @@ def lint_log(records: Sequence[Record], settings: LogSettings) -> tuple[Finding,
     for one in located:
         found.extend(_blocks(one, settings))
     found.extend(_documents(records))
+    found.extend(overlaps(located, settings.count))
     found.extend(lost_reuse(located, settings.count, least=_LOST))
     return unique(found)
 

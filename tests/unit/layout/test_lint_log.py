@@ -8,6 +8,7 @@ import pytest
 
 from ragcache.errors import ConfigError
 from ragcache.layout.lint import LogSettings, diff_records, lint_log, read_records
+from ragcache.layout.lint.overlap import common
 from ragcache.providers import find_rules
 
 A = "The harbour authority opens the northern gate at six and closes it after the last ferry."
@@ -224,3 +225,29 @@ def test_what_is_no_request_is_refused_with_its_line():
         read_records('{"messages": []}\nnonsense\n', path="x.jsonl")
     with pytest.raises(ConfigError, match="no messages"):
         read_records('{"hello": 1}')
+
+
+# --- overlapping chunks --------------------------------------------------------------------------
+
+
+def test_overlapping_documents_are_reported_and_neighbours_are_not():
+    shared = "The gate closes after the last ferry of the evening has left the northern berth."
+    first, second = f"{A} {shared}", f"{shared} {B}"
+    assert "overlap" in found(request(plain(first, second), documents=docs(first, second)))
+    assert "overlap" not in found(request(plain(A, B), documents=docs(A, B)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (f"x {A}", f"{A} y", A),
+        (f"x {A} y", A, A),
+        (A, f"x {A} y", ""),  # told for the other one
+        (f"{A[:41]} {A}", f"{A} y", A),
+        (f"x {A[:39]}", f"{A[:39]} y", ""),
+        (A, B, ""),
+        ("", "", ""),
+    ],
+)
+def test_an_overlap_is_the_end_of_one_that_the_other_begins_with(first, second, shared):
+    assert common(first, second) == shared

@@ -33,7 +33,7 @@ def small_engine(smollm: Path) -> Iterator[Engine]:
             model=smollm,
             kv_events=f"ipc://{folder}/events",
             kv_blocks=64,
-            max_model_tokens=64 * _BLOCK,
+            max_model_tokens=1024,
             max_sequences=2,
             developer_mode=True,
         )

@@ -21,7 +21,7 @@ import uvicorn
 from ragcache.gateway.app import create_app
 from ragcache.settings import Settings
 from ragcache.store.roles import Dsns
-from tests.doubles.upstream import Upstream
+from tests.doubles.upstream import Upstream, serving
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -90,34 +90,74 @@ def served(settings: Settings) -> Iterator[str]:
 
 Serve = Callable[..., Served]
 
+_WHO = ("acme", "globex")
+
+
+@pytest.fixture(scope="session")
+def _upstream() -> Iterator[Upstream]:
+    with serving(Upstream()) as running:
+        yield running
+
+
+@pytest.fixture
+def upstream(_upstream: Upstream) -> Upstream:
+    """A fake provider on loopback, with nothing said yet."""
+    fresh = Upstream()
+    fresh.base_url = _upstream.base_url
+    vars(_upstream).update(vars(fresh))
+    return _upstream
+
+
+def settings_of(upstream: Upstream, postgres: Dsns, home: Path, **sections: Any) -> Settings:
+    """Return settings over the fake provider and the real Postgres."""
+    return Settings(
+        **{
+            "api": {"base_url": upstream.base_url, "api_key": "of-the-upstream", "attempts": 1},
+            "model": {"name": "fake"},
+            "store": {"dsn": postgres.app, "home": home},
+            "embedding": {"model": ""},
+            "budgets": PATIENT,
+            "telemetry": {"record": False},
+            **sections,
+        }
+    )
+
 
 @pytest.fixture
 def serve(postgres: Dsns, upstream: Upstream, tmp_path: Path) -> Iterator[Serve]:
     """Start a gateway: keyword arguments are settings of the section `gateway`."""
     with ExitStack() as stack:
 
-        def start(**gateway: Any) -> Served:
-            tenants = {who: f"{who}-{secrets.token_hex(6)}" for who in ("acme", "globex")}
+        def start(*, sections: Any = None, **gateway: Any) -> Served:
+            tenants = {who: f"{who}-{secrets.token_hex(6)}" for who in _WHO}
             keys = {who: secrets.token_urlsafe(24) for who in tenants}
-            sections = gateway.pop("sections", {})
-            settings = Settings(
-                **{
-                    "api": {"base_url": upstream.base_url, "api_key": "of-the-upstream"},
-                    "model": {"name": "fake"},
-                    "store": {"dsn": postgres.app, "home": tmp_path},
-                    "embedding": {"model": ""},
-                    "budgets": PATIENT,
-                    "telemetry": {"record": False},
-                    "gateway": {"keys_file": keys_file(tmp_path, keys, tenants), **gateway},
-                    **sections,
-                }
-            )
+            given = {"keys_file": keys_file(tmp_path, keys, tenants), **gateway}
+            sections = {"gateway": given, **(sections or {})}
+            settings = settings_of(upstream, postgres, tmp_path, **sections)
             return Served(stack.enter_context(served(settings)), keys, tenants)
 
         yield start
 
 
+@pytest.fixture(scope="session")
+def _shared(
+    postgres: Dsns, _upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
+    """Give the address of a gateway with its defaults, and one after another its keys."""
+    home = tmp_path_factory.mktemp("gateway")
+    keys = {f"t{n}-{secrets.token_hex(6)}": secrets.token_urlsafe(24) for n in range(400)}
+    given = {"keys_file": keys_file(home, keys, {tenant: tenant for tenant in keys})}
+    with served(settings_of(_upstream, postgres, home, gateway=given)) as url:
+        yield url, iter(keys.items())
+
+
 @pytest.fixture
-def gateway(serve: Serve) -> Served:
-    """A gateway with its defaults."""
-    return serve()
+def gateway(_shared: tuple[str, Iterator[tuple[str, str]]], upstream: Upstream) -> Served:
+    """A gateway with its defaults; its tenants are this test's alone."""
+    url, left = _shared
+    mine = dict(zip(_WHO, left, strict=False))
+    return Served(
+        url,
+        keys={who: key for who, (_, key) in mine.items()},
+        tenants={who: tenant for who, (tenant, _) in mine.items()},
+    )

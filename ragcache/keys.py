@@ -7,6 +7,7 @@ for each; that way round, a field added later can cause a miss, never a wrong hi
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import hmac
 import json
@@ -148,12 +149,26 @@ def normal_text(text: str) -> str:
 
 def content_hash(text: str) -> Fingerprint:
     """Return the hash of a document's normalised text."""
+    return _known_hash(text) if len(text) <= REMEMBERED_CHARS else _content_hash(text)
+
+
+def _content_hash(text: str) -> Fingerprint:
     return Fingerprint(hashlib.sha256(normal_text(text).encode()).hexdigest())
 
 
 def raw_hash(text: str) -> str:
     """Return the SHA-256 of the text as it is, in hex: `encode(sha256(text::bytea), 'hex')`."""
+    return _known_raw_hash(text) if len(text) <= REMEMBERED_CHARS else _raw_hash(text)
+
+
+def _raw_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+#: What is read of a document is remembered up to this length: the same ones come again and again.
+REMEMBERED_CHARS = 16_384
+_known_hash = functools.lru_cache(maxsize=2048)(_content_hash)
+_known_raw_hash = functools.lru_cache(maxsize=2048)(_raw_hash)
 
 
 # --- scope and keys ----------------------------------------------------------------------------

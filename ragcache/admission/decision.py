@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..keys import content_hash, question_of
+from ..keys import REMEMBERED_CHARS, content_hash, question_of
 from ..lookup.lexicon import english
 from ..lookup.words import words_of
 from ..types import Admit, Citation, Completion, EntryState, Lineage, Reject, Request
@@ -46,11 +47,11 @@ class _Answered:
         return "\n".join(document.text for document in self.request.documents)
 
     @property
-    def cited(self) -> str:
-        """The text of the cited documents, of all where none is cited."""
+    def cited(self) -> Sequence[str]:
+        """The texts of the cited documents, of all where none is cited."""
         wanted = {part.content for part in self.lineage if part.cited}
-        texts = [d.text for d in self.request.documents if content_hash(d.text) in wanted]
-        return "\n".join(texts) or self.documents
+        texts = [document.text for document in self.request.documents]
+        return [text for text in texts if content_hash(text) in wanted] or texts
 
 
 def decide(
@@ -172,7 +173,7 @@ def _poison(a: _Answered) -> str | None:
         return "the question tells the model what to answer"
     if carries_instruction(a.completion.text):
         return "the answer carries an instruction to a model"
-    if a.request.documents and carries_instruction(a.cited):
+    if any(read(text).instructs for text in a.cited):
         return "a cited document carries an instruction to the model"
     return None
 
@@ -188,7 +189,7 @@ def _grounding(a: _Answered) -> str | None:
     if a.policy.grounding == "off" or not a.request.documents:
         return None
     answer = _LABEL.sub(" ", a.completion.text)
-    known = facts(a.cited) | facts(question_of(a.request)) | spelled_numbers(a.cited)
+    known = facts(question_of(a.request)).union(*(read(text).facts for text in a.cited))
     loose = sorted(facts(answer) - known)
     if loose:
         return f"not in the cited documents: {', '.join(loose[:3])}"
@@ -197,9 +198,8 @@ def _grounding(a: _Answered) -> str | None:
 
 def _ungrounded_words(a: _Answered, answer: str) -> str | None:
     said = {word for word in words_of(answer) if word.text not in english.FUNCTION}
-    support = {w.stem for w in words_of(a.cited)} | {
-        w.stem for w in words_of(question_of(a.request))
-    }
+    sources = (*a.cited, question_of(a.request))
+    support = {word.stem for text in sources for word in words_of(text)}
     names = sorted({word.text for word in said if word.proper and word.stem not in support})
     if names:
         return f"names not in the cited documents: {', '.join(names[:3])}"
@@ -207,6 +207,26 @@ def _ungrounded_words(a: _Answered, answer: str) -> str | None:
     if said and found < a.policy.min_overlap * len(said):
         return f"only {found} of {len(said)} words occur in the cited documents"
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What a document says that an answer may rest on, and whether it instructs the model."""
+
+    instructs: bool
+    facts: frozenset[str]
+
+
+def read(text: str) -> _Read:
+    """Read a document, once."""
+    return _known(text) if len(text) <= REMEMBERED_CHARS else _read(text)
+
+
+def _read(text: str) -> _Read:
+    return _Read(instructs=carries_instruction(text), facts=facts(text) | spelled_numbers(text))
+
+
+_known = functools.lru_cache(maxsize=2048)(_read)
 
 
 def facts(text: str) -> frozenset[str]:

@@ -18,6 +18,9 @@ from ..types import Formatted, Message
 #: How many documents at either end may turn out not to belong to the run of blocks.
 _MAX_TRIMMED = 2
 
+#: Characters by which a text is looked for first, and how often before all of it is.
+_BEGINNING, _MAX_BEGINNINGS = 48, 64
+
 Side = Literal["before", "after"]
 Token = str | tuple[Side, str]
 #: Values are printed ahead of a text, behind it, or both; neighbours may share a value.
@@ -103,14 +106,30 @@ def _fullest(
     """
     answered = max((at for at, m in enumerate(messages) if m.role == "assistant"), default=-1)
     best, most = None, 0
+    literals = [literal for d in documents if (literal := d.text.strip())]
     for at, message in enumerate(messages):
         if at < answered and message.role not in ("system", "developer"):
             continue
         for part, text in texts_of(message):
-            count = sum(d.text.strip() in text for d in documents if d.text.strip())
+            count = _count(text, literals)
             if count and count >= most:
                 best, most = (at, part, text), count
     return best
+
+
+def _count(text: str, literals: Sequence[str]) -> int:
+    """Return how many stand in the text, looking behind the one before first: mostly they are in
+    the order in which they were retrieved.
+    """
+    count = behind = 0
+    for literal in literals:
+        at = _find(text, literal, behind)
+        if at < 0 and behind:
+            at = _find(text, literal, 0)
+        if at >= 0:
+            count += 1
+            behind = at + len(literal)
+    return count
 
 
 def texts_of(message: Message) -> Iterator[tuple[int | None, str]]:
@@ -149,13 +168,25 @@ def find_spans(text: str, documents: Sequence[Seen]) -> list[_Span]:
 
 def _free(text: str, literal: str, taken: Sequence[_Span]) -> int:
     """Return the first place of the literal that no span covers, -1 where there is none."""
-    at = text.find(literal) if literal.strip() else -1
+    at = _find(text, literal, 0) if literal.strip() else -1
     while at >= 0:
         over = [s.end for s in taken if s.start < at + len(literal) and at < s.end]
         if not over:
             return at
-        at = text.find(literal, max(over))
+        at = _find(text, literal, max(over))
     return -1
+
+
+def _find(text: str, literal: str, start: int) -> int:
+    """Return what `str.find` does, by the beginning of the literal first: Python prepares a long
+    one at the cost of reading it several times.
+    """
+    at = start - 1
+    for _ in range(_MAX_BEGINNINGS):
+        at = text.find(literal[:_BEGINNING], at + 1)
+        if at < 0 or text.startswith(literal, at):
+            return at
+    return text.find(literal, at + 1)
 
 
 def _windows(count: int) -> Iterator[tuple[int, int]]:

@@ -73,14 +73,7 @@ class Storing:
         """Return the verdict, whether the answer is stored (None: under way), and why not."""
         began_s = time.perf_counter()
         lineage = answers.lineage(layout, completion)
-        verdict = admission.decide(
-            asking.request,
-            completion,
-            lineage=lineage,
-            citations=answers.labels(layout),
-            policy=self._policy,
-            now=self._clock(),
-        )
+        verdict = self._decided(asking.request, completion, layout, lineage)
         stored: bool | None = False
         reason = verdict.check if isinstance(verdict, Reject) else ""
         if isinstance(verdict, Admit):
@@ -89,6 +82,24 @@ class Storing:
             stored, reason = await self._put(asking, understanding, entry, snapshot)
         self._parts.emit(Admitted, asking, began_s, verdict=verdict, stored=stored, reason=reason)
         return verdict, stored, reason
+
+    def _decided(
+        self,
+        request: Request,
+        completion: Completion,
+        layout: Layout,
+        lineage: tuple[Lineage, ...],
+    ) -> Admit | Reject:
+        if self._parts.store is None or self._keyring is None:
+            return Reject(check="no_store", detail="there is no store, or no key to sign with")
+        return admission.decide(
+            request,
+            completion,
+            lineage=lineage,
+            citations=answers.labels(layout),
+            policy=self._policy,
+            now=self._clock(),
+        )
 
     def _spread(self, request: Request, verdict: Admit) -> Admit:
         """Shorten a lifetime that nobody asked for by a random share: entries that were stored

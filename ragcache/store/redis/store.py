@@ -56,7 +56,7 @@ class RedisStore:
         lookup_timeout_s: Longest wait for the server in a lookup.
         write_timeout_s: The same for storing and invalidating.
         quantised: Keep vectors in 8 bits (vector sets only): half the memory, similarities off
-            by about 0.003.
+            by up to 0.002.
         quota: Most entries a namespace of a tenant keeps; the least recently used leave first.
         name: For messages and metrics.
 

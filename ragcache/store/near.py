@@ -2,8 +2,8 @@
 
 Most partitions are searched exactly: their rows are found by tenant, partition and embedder, and
 each is looked at. That plan is the same for everybody and is kept. Only a large partition has a
-graph, which serves nobody else; a search there is planned for the values at hand, because the
-planner can use a partial index only when it sees the tenant.
+graph, which serves nobody else; the statement of a search there names the partition by constants,
+because the planner can use a partial index only when it sees the tenant.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import hashlib
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, LiteralString
 
 from psycopg import sql
 
 from .queries import queries
-from .session import Connection
+from .session import Rounds
 from .vectors import Column
 
 _SQL = queries("lookup")
@@ -33,20 +34,44 @@ def index_name(tenant: str, partition: str, embedder: str, dimensions: int, colu
     return f"entry_near_{hashlib.sha256(framed.encode()).hexdigest()[:32]}"
 
 
-@lru_cache(maxsize=64)
-def _near_statement(text: LiteralString, dimensions: int, column: Column, exactly: bool) -> bytes:  # noqa: FBT001 -- a key of the cache
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One partition's vectors of one embedder, in one column."""
+
+    tenant: str
+    partition: str
+    embedder: str
+    dimensions: int
+    column: Column
+
+    @property
+    def index(self) -> str:
+        """The name of its index, where it has one."""
+        return index_name(self.tenant, self.partition, self.embedder, self.dimensions, self.column)
+
+
+@lru_cache(maxsize=256)
+def near_statement(place: Place, *, exactly: bool, text: LiteralString) -> bytes:
+    """Return the search of a place, by looking at each row or by walking its graph."""
     composed = sql.SQL(text).format(
-        column=sql.Identifier(column.name),
-        type=sql.Identifier(column.type),
-        dimensions=sql.Literal(dimensions),
+        column=sql.Identifier(place.column.name),
+        type=sql.Identifier(place.column.type),
+        dimensions=sql.Literal(place.dimensions),
         exactly=sql.SQL("+ 0") if exactly else sql.SQL(""),
+        graph=sql.SQL("") if exactly else _GRAPH.format(**_literals(place)),
     )
     return composed.as_bytes(None)
 
 
-def near_statement(dimensions: int, column: Column, *, exactly: bool) -> bytes:
-    """Return the search for vectors of one length, by looking at each row or by an index."""
-    return _near_statement(_SQL["find_near"], dimensions, column, exactly)
+_GRAPH = sql.SQL(
+    "AND e.tenant = {tenant} AND e.partition = {partition} AND e.embedder = {embedder}"
+)
+
+
+def _literals(place: Place) -> dict[str, sql.Literal]:
+    """Return what names the place as constants; every % is doubled, since it is no parameter."""
+    names = {"tenant": place.tenant, "partition": place.partition, "embedder": place.embedder}
+    return {name: sql.Literal(value.replace("%", "%%")) for name, value in names.items()}
 
 
 class Near:
@@ -56,13 +81,12 @@ class Near:
         self._indexes: frozenset[str] = frozenset()
         self._known_until = 0.0
 
-    def indexed(self, values: dict[str, Any], dimensions: int, column: Column) -> bool:
-        """Return whether this partition has a graph, as far as is known."""
-        place = (values["tenant"], values["partition"], values["embedder"])
-        return index_name(*place, dimensions, column) in self._indexes
+    def indexed(self, place: Place) -> bool:
+        """Return whether this place has a graph, as far as is known."""
+        return place.index in self._indexes
 
     async def find(
-        self, connection: Connection, values: dict[str, Any], dimensions: int, column: Column
+        self, rounds: Rounds, values: dict[str, Any], place: Place
     ) -> Sequence[tuple[str, float]]:
         """Return ids with their distances, nearest first.
 
@@ -70,19 +94,21 @@ class Near:
         gives fewer than were asked for, every row is looked at.
         """
         rows: list[tuple[Any, ...]] = []
-        if self.indexed(values, dimensions, column):
-            statement = near_statement(dimensions, column, exactly=False)
-            rows = await (await connection.execute(statement, values, prepare=False)).fetchall()
+        text = _SQL["find_near"]
+        if self.indexed(place):
+            rows = await rounds.ask(near_statement(place, exactly=False, text=text), values)
         if len(rows) < values["reach"]:
-            statement = near_statement(dimensions, column, exactly=True)
-            rows = await (await connection.execute(statement, values, prepare=True)).fetchall()
+            # The same statement for every partition: what they share is worth keeping.
+            anywhere = replace(place, tenant="", partition="", embedder="")
+            statement = near_statement(anywhere, exactly=True, text=text)
+            rows = await rounds.ask(statement, values)
         # The distance to a zero vector is NaN; none is written, but none is trusted either.
         return [(id_, distance) for id_, distance in rows if not math.isnan(distance)]
 
-    async def refresh(self, connection: Connection) -> None:
+    async def refresh(self, rounds: Rounds) -> None:
         """Look which graphs there are, once in a while."""
         if time.monotonic() < self._known_until:
             return
-        cursor = await connection.execute(_SQL["near_indexes"], {})
-        self._indexes = frozenset([name for (name,) in await cursor.fetchall()])
+        rows = await rounds.ask(_SQL["near_indexes"], {}, prepare=False)
+        self._indexes = frozenset([name for (name,) in rows])
         self._known_until = time.monotonic() + _KNOWN_FOR_S

@@ -30,7 +30,7 @@ from ..types import (
 from . import checks, invalidating
 from .errors import translated
 from .locks import Locks
-from .near import Near
+from .near import Near, Place
 from .queries import queries
 from .rows import (
     document_names,
@@ -41,7 +41,15 @@ from .rows import (
     storable,
     unstorable,
 )
-from .session import Connection, PlanningConnection, Pool, is_pooled, transaction
+from .session import (
+    Connection,
+    PlanningConnection,
+    Pool,
+    Rounds,
+    is_pooled,
+    round_trips,
+    transaction,
+)
 from .storing import Storing
 from .vectors import HALFVEC, VECTOR, Column, Lengths, column_for
 
@@ -184,18 +192,14 @@ class PostgresStore:
         Expired ones and ones whose documents have changed come last and say so, so that a miss
         can tell why.
         """
-        async with self._reading(scope.tenant) as connection:
-            cursor = await connection.execute(
-                _LOOKUP["find_exact"], key_values(scope, keys), prepare=True
-            )
-            rows = await cursor.fetchall()
+        async with self._rounds(scope.tenant) as rounds:
+            rows = await rounds.ask(_LOOKUP["find_exact"], key_values(scope, keys), last=True)
         return exact_candidates(rows, scope, keys, now)
 
     async def standing(self, scope: Scope, keys: Keys) -> Mapping[EntryId, Standing]:
         """Return what `find_exact` would find, and how each of them stands, but no answer."""
-        async with self._reading(scope.tenant) as connection:
-            cursor = await connection.execute(_STANDING, key_values(scope, keys), prepare=True)
-            rows = await cursor.fetchall()
+        async with self._rounds(scope.tenant) as rounds:
+            rows = await rounds.ask(_STANDING, key_values(scope, keys), last=True)
         return {EntryId(id_): Standing(state=state, current=now) for id_, state, now in rows}
 
     async def find_similar(
@@ -215,16 +219,22 @@ class PostgresStore:
             "now": now,
             "reach": reach,
         }
-        column = column_for(sound.size, halfvec=self._halfvec)
-        indexed = self._near.indexed(values, sound.size, column)
+        place = Place(
+            tenant=values["tenant"],
+            partition=values["partition"],
+            embedder=values["embedder"],
+            dimensions=sound.size,
+            column=column_for(sound.size, halfvec=self._halfvec),
+        )
+        indexed = self._near.indexed(place)
         graph = {"purpose": "indexed", "ef_search": str(max(_EF_SEARCH, reach))}
-        async with self._reading(scope.tenant, **(graph if indexed else {})) as connection:
-            await self._near.refresh(connection)
-            near = await self._near.find(connection, values, sound.size, column)
-            return await self._current(connection, scope, near, limit)
+        async with self._rounds(scope.tenant, **(graph if indexed else {})) as rounds:
+            await self._near.refresh(rounds)
+            near = await self._near.find(rounds, values, place)
+            return await self._current(rounds, scope, near, limit)
 
     async def _current(
-        self, connection: Connection, scope: Scope, near: Sequence[tuple[str, float]], limit: int
+        self, rounds: Rounds, scope: Scope, near: Sequence[tuple[str, float]], limit: int
     ) -> Sequence[Candidate]:
         """Return the nearest whose documents have not changed; mostly the first ones will do."""
         found: list[Candidate] = []
@@ -232,30 +242,29 @@ class PostgresStore:
             if not part or len(found) == limit:
                 break
             values = {"tenant": storable(scope.tenant), "ids": [id_ for id_, _ in part]}
-            cursor = await connection.execute(_LOOKUP["find_entries"], values, prepare=True)
-            found += near_candidates(await cursor.fetchall(), scope, part)
+            rows = await rounds.ask(_LOOKUP["find_entries"], values, last=True)
+            found += near_candidates(rows, scope, part)
         return tuple(found[:limit])
 
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""
         names = document_names(documents)
         values = {**scope_values(scope), "names": list(names)}
-        async with self._reading(scope.tenant) as connection:
-            cursor = await connection.execute(_LOOKUP["snapshot"], values, prepare=True)
-            ((epoch, numbers),) = await cursor.fetchall()
+        async with self._rounds(scope.tenant) as rounds:
+            ((epoch, numbers),) = await rounds.ask(_LOOKUP["snapshot"], values, last=True)
             if epoch is None:
                 # A purge of the tenant must find a row to move on, or it would miss this answer.
-                await connection.execute(_STORING["ensure_namespace"], values)
+                await rounds.ask(_STORING["ensure_namespace"], values, prepare=False, last=True)
         return Snapshot(
             epoch=epoch or 0, changes=tuple((name, numbers.get(name, 0)) for name in names)
         )
 
     @asynccontextmanager
-    async def _reading(self, tenant: TenantId, **options: Any) -> AsyncIterator[Connection]:
+    async def _rounds(self, tenant: TenantId, **options: Any) -> AsyncIterator[Rounds]:
         await self._ready()
         options["timeout_s"] = self._lookup_timeout_s
-        async with transaction(self._pool, tenant, **options) as connection:
-            yield connection
+        async with round_trips(self._pool, tenant, **options) as rounds:
+            yield rounds
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -323,9 +332,9 @@ class PostgresStore:
     ) -> JsonObject | None:
         """Return a state kept between requests."""
         values = {"tenant": storable(tenant), "kind": kind, "key": storable(key), "now": now}
-        async with self._reading(tenant) as connection:
-            row = await (await connection.execute(_STATE["recall"], values)).fetchone()
-        return None if row is None else row[0]
+        async with self._rounds(tenant) as rounds:
+            rows = await rounds.ask(_STATE["recall"], values, last=True)
+        return rows[0][0] if rows else None
 
     async def remember(
         self,

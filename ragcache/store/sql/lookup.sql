@@ -33,13 +33,15 @@ SELECT e.id, e.principal, e.exact_key, e.normal_key, e.question, e.answer, e.rea
 
 -- name: find_near
 -- The nearest rows of one partition: distance is ranked among this partition's rows alone. With
--- `+ 0` behind the distance no index can give the order, so that every row is looked at.
+-- `+ 0` behind the distance no index can give the order, so that every row is looked at. For a
+-- partition with a graph of its own, `graph` says once more which it is, as constants: then the
+-- plan that walks the graph can be kept (planning takes as long as walking).
 SELECT e.id, e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions}) AS distance
   FROM ragcache.entry e
  WHERE e.tenant = %(tenant)s
    AND e.partition = %(partition)s
    AND e.embedder = %(embedder)s
-   AND e.dimensions = {dimensions}
+   AND e.dimensions = {dimensions} {graph}
    AND e.namespace = %(namespace)s
    AND e.sharing = %(sharing)s
    AND e.needs <@ %(access)s::text[]

@@ -6,11 +6,12 @@ SELECT set_config('ragcache.tenant', %(tenant)s, true),
 
 -- name: begin_indexed
 -- The same for a search in a partition with a graph of its own: the planner, who cannot know how
--- few rows the conditions leave, is told to walk the graph; and a walk that runs out of servable
--- rows goes on looking.
+-- few rows the conditions leave, is told to walk the graph, and to keep that plan; and a walk that
+-- runs out of servable rows goes on looking.
 SELECT set_config('ragcache.tenant', %(tenant)s, true),
        set_config('statement_timeout', %(timeout_ms)s, true),
        set_config('enable_sort', 'off', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('hnsw.iterative_scan', 'strict_order', true),
        set_config('hnsw.ef_search', %(ef_search)s, true)
 

@@ -18,12 +18,14 @@ from ragcache.lookup import Reading
 from ragcache.settings import Settings
 from ragcache.store import maintenance, purging, reports
 from ragcache.store.maintenance import Crowd, maintain, plan_indexes
-from ragcache.store.near import near_statement
+from ragcache.store.near import Place, near_statement
 from ragcache.store.ops import SQL, connected
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.purging import Selection, erase_principal, erase_tenant, promote, purge, restore
+from ragcache.store.queries import queries
 from ragcache.store.reembedding import Space, reembed
 from ragcache.store.roles import Dsns
+from ragcache.store.session import transaction
 from ragcache.store.vectors import VECTOR
 from ragcache.types import Document, Embedding, TenantId
 from tests.fixtures_pipeline import KEYRING
@@ -458,6 +460,33 @@ async def test_a_large_partition_gets_an_index_that_its_search_uses(fresh_databa
     await store.close()
 
 
+@pytest.mark.parametrize(
+    "odd", ["o'neill", 'a "b"', "50 % off", "back\\\\slash", "{x} %s %(y)s", "é"]
+)
+async def test_a_tenant_of_any_name_gets_an_index_and_is_found_by_it(fresh_database: Dsns, odd):
+    """The search of an index names its tenant by a constant: no name ends up as SQL."""
+    store = PostgresStore(fresh_database.app, pool_wait_s=10, lookup_timeout_s=10)
+    await store.open()
+    random = np.random.default_rng(3)
+    vectors = random.normal(size=(60, 16))
+    for tenant in (odd, "other"):
+        for n, vector in enumerate(vectors):
+            asked = request(TenantId(tenant), question=f"q{n}")
+            made = await stored(store, asked, vector=vector, embedder=f"E {odd}")
+    assert len(maintain(fresh_database.ops, now=NOW, index_at=50).built) == 2
+    place = scope(request(TenantId(odd)))
+    for _ in range(8):  # more often than a plan is made anew
+        found = await store.find_similar(place, vectors[7], embedder=f"E {odd}", now=NOW, limit=1)
+        assert [(c.entry.question, c.entry.scope.tenant) for c in found] == [("q7", odd)]
+    await store.close()
+    with psycopg.connect(fresh_database.admin) as connection:
+        ((walks,),) = connection.execute(
+            "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE 'entry_near_%'"
+        ).fetchall()
+    assert walks >= 7
+    assert made.scope.tenant == "other"
+
+
 async def explain(store, made, vector):
     """Return the plan of a search of this scope, as it runs."""
     from ragcache.store.rows import scope_values
@@ -469,8 +498,16 @@ async def explain(store, made, vector):
         "now": NOW,
         "reach": 5,
     }
-    async with store._reading(made.scope.tenant, purpose="indexed", ef_search="40") as c:
-        statement = near_statement(vector.size, VECTOR, exactly=False)
+    settings = {"timeout_s": 10.0, "purpose": "indexed", "ef_search": "40"}
+    async with transaction(store._pool, made.scope.tenant, **settings) as c:
+        place = Place(
+            tenant=values["tenant"],
+            partition=values["partition"],
+            embedder="E",
+            dimensions=vector.size,
+            column=VECTOR,
+        )
+        statement = near_statement(place, exactly=False, text=queries("lookup")["find_near"])
         rows = await (await c.execute(b"EXPLAIN " + statement, values, prepare=False)).fetchall()
     return "\n".join(line for (line,) in rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,19 +118,20 @@ class OwnTarget(CalledTarget):
 
     announces = False
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, prepare: Callable[[Call], Call]) -> None:
         super().__init__(provider=target.provider, name=target.name, model=target.model)
         self._target = target
+        self._prepare = prepare
 
     async def complete(self, call: Call) -> Completion:
         """Return the whole answer."""
         self.called = True
-        return await self._target.complete(call)
+        return await self._target.complete(self._prepare(call))
 
     async def stream(self, call: Call) -> AsyncIterator[Chunk]:
         """Yield the answer in pieces, then the whole."""
         self.called = True
-        async for chunk in self._target.stream(call):
+        async for chunk in self._target.stream(self._prepare(call)):
             yield chunk
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from llama_index.core.base.llms.types import (
@@ -28,6 +29,7 @@ from .doors import Bound, RagCacheDoors
 from .forms import Form, Prompt
 from .inner import CalledTarget, OwnTarget
 from .messages import arguments_of, message_of
+from .wire import with_earlier_turns
 
 
 class RagCacheLLM(RagCacheDoors, FunctionCallingLLM):
@@ -179,9 +181,15 @@ class RagCacheLLM(RagCacheDoors, FunctionCallingLLM):
         self,
         form: Form,  # noqa: ARG002 -- both forms are chats here
         prompt: Prompt,  # noqa: ARG002 -- the layout's messages are sent
-        asked: Asked,  # noqa: ARG002 -- as above
+        asked: Asked,
         kwargs: dict[str, Any],  # noqa: ARG002 -- they are in the request's parameters
         *,
         threaded: bool,  # noqa: ARG002 -- it runs on the cache's loop
     ) -> CalledTarget:
-        return OwnTarget(self._target)
+        prepare = partial(
+            with_earlier_turns,
+            formatted=asked.formatted,
+            tenant=asked.request.tenant,
+            sent=self._ragcache.sent,
+        )
+        return OwnTarget(self._target, prepare)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_index.core.base.llms.types import (
@@ -95,6 +95,23 @@ class Wire:
         )
         at_blocks = tuple(point for point in wanted if point.block >= 0)  # the head has no parts
         return marks(at_blocks, room(self.llm, self.prompt, given, at=formatted.index))
+
+
+def with_earlier_turns(call: Call, formatted: Formatted, *, tenant: str, sent: SentTurns) -> Call:
+    """Return the call with earlier turns as they were sent then; note how the newest is."""
+    if len(call.messages) != len(formatted.messages):
+        return call
+    messages = list(call.messages)
+    for at, message in enumerate(formatted.messages):
+        text = message.content
+        if not isinstance(text, str):
+            continue
+        if at == formatted.index and formatted.blocks:
+            order = _order(call, len(formatted.blocks))
+            sent.remember(tenant, text, Arrangement.of(formatted, order, ()))
+        elif known := sent.find(tenant, text):
+            messages[at] = replace(messages[at], content=known.content(text))
+    return replace(call, messages=tuple(messages))
 
 
 def _blocks(

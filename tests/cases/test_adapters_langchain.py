@@ -19,15 +19,25 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 import ragcache
-from langchain_ragcache import wrap
-from ragcache.errors import IsolationError, RequestError
+from langchain_ragcache import RagCacheChatModel, wrap
+from ragcache.errors import IsolationError, RequestError, TargetError
 from ragcache.events import Answered, Called, LookedUp
 from ragcache.store.postgres import PostgresStore
+from ragcache.targets.openai import OpenAITarget
+from ragcache.telemetry import savings
 from tests.doubles.anthropic import markers
 from tests.doubles.embedder import TableEmbedder
-from tests.doubles.upstream import KNOWN_FIELDS, Reply
+from tests.doubles.roles import NoSystem, StrictRoles
+from tests.doubles.upstream import KNOWN_FIELDS, Reply, serving
 from tests.fixtures_langchain import TARIFF, ListRetriever, join, rag_chain
 
+#: Of the cases: an OpenAI-style model and an Anthropic-style one, in dollars per million tokens.
+PRICES = savings.prices_of(
+    {
+        "o": {"input": 2.0, "read": 0.5, "output": 8.0},
+        "n": {"input": 3.0, "read": 0.3, "write": 3.75, "output": 15.0},
+    }
+)
 QUESTION = "What is the demurrage fee?"
 MESSAGES = [
     SystemMessage("Answer from the documents only."),
@@ -313,6 +323,31 @@ def test_P01_the_next_turn_keeps_the_bytes_of_this_one(portal, tenant, chat, ups
     assert third[: len(second)] == second
 
 
+@pytest.mark.parametrize(("host", "double"), [("strict", StrictRoles), ("no_system", NoSystem)])
+async def test_P01_a_strict_host_is_sent_the_roles_it_takes(portal, tenant, host, double):
+    with serving(double()) as strict:
+        target = OpenAITarget(model="fake", base_url=strict.base_url, roles=host)
+        llm = RagCacheChatModel(cache=portal, target=target, tenant=tenant)
+        with ragcache.documents(TARIFF, query="q2"):
+            reply = await llm.ainvoke(TURNS)
+            await llm.ainvoke([*TURNS, reply, HumanMessage("q3")])
+        portal.run(target.close())
+    one, two = (b["messages"] for b in strict.bodies)
+    texts = "\n".join(m["content"] for m in one)
+    assert texts.index("A\n\nB") < texts.index("a1") < texts.index("note C") < texts.index("q2")
+    assert two[: len(one)] == one
+
+
+async def test_P01_the_strict_host_refuses_what_it_was_not_adapted_to(portal, tenant):
+    """The control of the test above."""
+    with serving(StrictRoles()) as strict:
+        target = OpenAITarget(model="fake", base_url=strict.base_url)
+        llm = RagCacheChatModel(cache=portal, target=target, tenant=tenant)
+        with pytest.raises(TargetError, match="system message behind"):
+            await llm.ainvoke(TURNS)
+        portal.run(target.close())
+
+
 def test_P01_developer_stays_developer_for_the_callers_own_model(portal, tenant, chat, upstream):
     developer = SystemMessage("A", additional_kwargs={"__openai_role__": "developer"})
     ask(wrap(chat(), portal, tenant=tenant), [developer, MESSAGES[1]])
@@ -554,6 +589,9 @@ def test_M01_cached_tokens_are_counted_once(portal, tenant, chat, upstream, clau
     assert (anthropic.input_tokens, anthropic.cached_tokens) == (6000, 5000)
     assert anthropic.cache_write_tokens == 880
     assert openai.computed_tokens == 1904
+    money = [savings.of_call(openai, PRICES("", "o")), savings.of_call(anthropic, PRICES("", "n"))]
+    assert [round(m.cost, 6) for m in money] == [0.007856, 0.008910]
+    assert [round(m.saved, 6) for m in money] == [0.006144, 0.012840]
 
 
 def test_M03_a_hit_costs_nothing_and_says_so(portal, tenant, chat, upstream, events):
@@ -573,6 +611,9 @@ def test_M03_a_hit_costs_nothing_and_says_so(portal, tenant, chat, upstream, eve
         assert "token_usage" not in message.response_metadata
     answered = [e for e in events if isinstance(e, Answered)]
     assert [e.saved_usage.input_tokens for e in answered if e.saved_usage] == [900, 900]
+    spared = [savings.of_hit(e.saved_usage, PRICES("", "o")) for e in answered if e.saved_usage]
+    assert [(m.cost, round(m.saved, 6)) for m in spared] == [(0.0, 0.0034), (0.0, 0.0034)]
+    assert all(e.answer.usage.total_tokens == 0 for e in answered if e.saved_usage)
     assert all(e.answer.ttft_s is not None for e in answered)
     assert len([e for e in events if isinstance(e, Called)]) == 1
     assert len([e for e in events if isinstance(e, LookedUp)]) == 3

@@ -33,10 +33,13 @@ from llama_index_ragcache import CanonicalOrder, RagCacheLLM, wrap
 from ragcache.errors import RequestError
 from ragcache.events import Answered, Called, LookedUp
 from ragcache.store.postgres import PostgresStore
+from ragcache.targets.openai import OpenAITarget
+from ragcache.telemetry import savings
 from ragcache.types import Document
 from tests.doubles.anthropic import markers
 from tests.doubles.embedder import TableEmbedder
-from tests.doubles.upstream import KNOWN_FIELDS, Reply
+from tests.doubles.roles import NoSystem, StrictRoles
+from tests.doubles.upstream import KNOWN_FIELDS, Reply, serving
 from tests.fixtures_llama_index import TARIFF, ListRetriever, engine_over, nodes_of
 
 pytestmark = [
@@ -45,6 +48,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
+#: Of the cases: an OpenAI-style model and an Anthropic-style one, in dollars per million tokens.
+PRICES = savings.prices_of(
+    {
+        "o": {"input": 2.0, "read": 0.5, "output": 8.0},
+        "n": {"input": 3.0, "read": 0.3, "write": 3.75, "output": 15.0},
+    }
+)
 QUESTION = "What is the demurrage fee?"
 DOCUMENTS = [Document(text=text, source=source) for source, text in TARIFF]
 
@@ -341,6 +351,21 @@ def test_P01_number_roles_and_order_of_messages_stay(portal, tenant, open_ai, up
     assert sorted(sent[-1]["content"]) == sorted(given[-1].content)
 
 
+@pytest.mark.parametrize(("host", "double"), [("strict", StrictRoles), ("no_system", NoSystem)])
+def test_P01_a_strict_host_is_sent_the_roles_it_takes(portal, tenant, host, double):
+    with serving(double()) as strict:
+        target = OpenAITarget(model="fake", base_url=strict.base_url, roles=host)
+        llm = RagCacheLLM(cache=portal, target=target, tenant=tenant)
+        with ragcache.documents(DOCUMENTS, query="q2"):
+            reply = llm.chat(conversation()).message
+            llm.chat([*conversation(), reply, ChatMessage(role="user", content="q3")])
+        portal.run(target.close())
+    one, two = (b["messages"] for b in strict.bodies)
+    texts = "\n".join(m["content"] for m in one)
+    assert texts.index("A\n\nB") < texts.index("a1") < texts.index("note C") < texts.index("q2")
+    assert two[: len(one)] == one
+
+
 def test_P01_the_next_turn_begins_with_the_bytes_of_this_one(portal, tenant, open_ai, upstream):
     llm = wrap(open_ai(), portal, tenant=tenant)
     first = conversation()
@@ -607,6 +632,9 @@ def test_M01_cached_tokens_are_counted_once(portal, tenant, open_ai, upstream, c
     assert (anthropic.input_tokens, anthropic.cached_tokens) == (6000, 5000)
     assert anthropic.cache_write_tokens == 880
     assert openai.computed_tokens == 1904
+    money = [savings.of_call(openai, PRICES("", "o")), savings.of_call(anthropic, PRICES("", "n"))]
+    assert [round(m.cost, 6) for m in money] == [0.007856, 0.008910]
+    assert [round(m.saved, 6) for m in money] == [0.006144, 0.012840]
 
 
 def test_M03_a_hit_costs_nothing_and_says_so(portal, tenant, open_ai, upstream, events):
@@ -624,6 +652,9 @@ def test_M03_a_hit_costs_nothing_and_says_so(portal, tenant, open_ai, upstream, 
         assert "similarity" not in told(response)
     answered = [e for e in events if isinstance(e, Answered)]
     assert [e.saved_usage.input_tokens for e in answered if e.saved_usage] == [900, 900]
+    spared = [savings.of_hit(e.saved_usage, PRICES("", "o")) for e in answered if e.saved_usage]
+    assert [(m.cost, round(m.saved, 6)) for m in spared] == [(0.0, 0.0034), (0.0, 0.0034)]
+    assert all(e.answer.usage.total_tokens == 0 for e in answered if e.saved_usage)
     assert all(e.answer.ttft_s is not None for e in answered)
     assert len([e for e in events if isinstance(e, Called)]) == 1
     assert len([e for e in events if isinstance(e, LookedUp)]) == 3

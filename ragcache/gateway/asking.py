@@ -20,6 +20,7 @@ _PLACED: Final = frozenset(
     {"model", "messages", "prompt", "tools", "stream", "stream_options", "ragcache"}
 )
 _SYSTEM: Final = frozenset({"system", "developer"})
+_QUESTION_CHARS_MAX: Final = 1000
 _OFF: Final = {"no_cache": True, "no_store": True}
 
 
@@ -245,8 +246,15 @@ def _last_user(messages: Sequence[Message]) -> int | None:
 
 
 def _question(formatted: Formatted, at: int) -> str:
-    """Return what the newest user message asks, without the documents in it."""
+    """Return what the newest user message asks, without the documents in it.
+
+    Of a long text the last paragraph: what is understood of a question is bought by its length.
+    The rest is part of the key all the same, byte for byte.
+    """
     text = formatted.messages[at].text()
     if formatted.blocks and formatted.index == at:
         text = formatted.tail if formatted.tail.strip() else formatted.head
-    return text.strip()
+    text = text.strip()
+    if len(text) <= _QUESTION_CHARS_MAX:
+        return text
+    return text.rpartition("\n\n")[2].strip()[-_QUESTION_CHARS_MAX:].strip()

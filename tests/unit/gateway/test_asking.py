@@ -9,6 +9,7 @@ from ragcache.gateway.asking import Terms, asked_as_text, asked_in_chat
 from ragcache.gateway.bodies import ChatBody, PromptBody, read
 from ragcache.gateway.credentials import Caller
 from ragcache.gateway.faults import Fault
+from ragcache.keys import Identity, keys_of, scope_of
 
 CALLER = Caller(tenant="acme", principal="ada", access=frozenset({"hr"}))
 TERMS = Terms(models=("fake", "other"))
@@ -107,3 +108,20 @@ def test_a_bare_prompt_is_one_message_and_token_ids_pass():
     ids = prompt([1, 2])
     assert ids.formatted.messages[0].content == ({"type": "prompt", "prompt": [1, 2]},)
     assert ids.no_store
+
+
+def test_of_a_long_text_the_last_paragraph_is_the_question_and_the_rest_part_of_the_key():
+    def asked(context: str):
+        request = chat(user(f"{context}\n\nWhat is the fee?")).request
+        scope = scope_of(request, Identity(target="t", model="fake"))
+        return request.question, keys_of(request, scope)
+
+    one, other = asked("The fee is 80. " * 200), asked("The fee is 90. " * 200)
+    assert one[0] == other[0] == "What is the fee?"
+    assert one[1].exact != other[1].exact
+    assert one[1].normal != other[1].normal
+    assert one == asked("The fee is 80. " * 200)
+
+
+def test_a_long_text_without_paragraphs_is_asked_by_its_end():
+    assert len(chat(user("fee " * 100_000)).request.question) <= 1000

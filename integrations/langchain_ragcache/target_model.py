@@ -13,9 +13,12 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
+    InvalidToolCall,
+    ToolCall,
     convert_to_openai_messages,
 )
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
+from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -154,19 +157,33 @@ def _sent(body: Mapping[str, Any]) -> Message:
 
 
 def _message(completion: Completion) -> AIMessage:
+    calls, invalid = _tool_calls(completion)
     return AIMessage(
         content=completion.text,
         additional_kwargs=_refusal(completion),
         response_metadata=_metadata(completion),
         usage_metadata=_usage(completion.usage),
-        tool_calls=[_tool_call(call) for call in completion.tool_calls],
+        tool_calls=calls,
+        invalid_tool_calls=invalid,
     )
 
 
-def _tool_call(call: Mapping[str, Any]) -> Any:
-    function = call["function"]
-    arguments = json.loads(function.get("arguments") or "{}")
-    return {"name": function["name"], "args": arguments, "id": call.get("id"), "type": "tool_call"}
+def _tool_calls(completion: Completion) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """Return the calls, and those whose arguments are no JSON object: a model may break off."""
+    calls, invalid = [], []
+    for call in completion.tool_calls:
+        name, told = call["function"]["name"], call["function"].get("arguments") or "{}"
+        try:
+            args = json.loads(told)
+        except ValueError as error:
+            args, why = None, f"the arguments are no JSON: {error}"
+        else:
+            why = "the arguments are no JSON object"
+        if isinstance(args, dict):
+            calls.append(tool_call(name=name, args=args, id=call.get("id")))
+        else:
+            invalid.append(invalid_tool_call(name=name, args=told, id=call.get("id"), error=why))
+    return calls, invalid
 
 
 def _last(completion: Completion) -> AIMessageChunk:

@@ -8,7 +8,7 @@ from langchain_core.tools import tool
 from langchain_ragcache import RagCacheChatModel
 from ragcache.errors import ConfigError
 from ragcache.targets.openai import OpenAITarget
-from tests.doubles.upstream import KNOWN_FIELDS
+from tests.doubles.upstream import KNOWN_FIELDS, Reply
 from tests.fixtures_langchain import rag_chain
 
 QUESTION = "What is the demurrage fee?"
@@ -54,6 +54,20 @@ async def test_tools_go_out_and_come_back(portal, tenant, target, brain) -> None
     answer = await llm.bind_tools([rate_quote], tool_choice="any").ainvoke(QUESTION)
     assert answer.tool_calls[0]["name"] == "rate_quote"
     assert brain.bodies[0]["tool_choice"] == "required"
+
+
+async def test_arguments_that_break_off_are_an_invalid_call_and_no_error(
+    portal, tenant, upstream
+) -> None:
+    function = {"name": "rate_quote", "arguments": '{"port": "Ri'}
+    call = {"id": "c1", "type": "function", "function": function}
+    upstream.answer(Reply(text="", tool_calls=[call], finish_reason="length"))
+    target = OpenAITarget(model="fake", base_url=upstream.base_url)
+    llm = RagCacheChatModel(cache=portal, target=target, tenant=tenant)
+    answer = await llm.bind_tools([rate_quote]).ainvoke(QUESTION)
+    portal.run(target.close())
+    assert answer.tool_calls == []
+    assert [c["args"] for c in answer.invalid_tool_calls] == ['{"port": "Ri']
 
 
 def test_one_of_model_and_target_is_wanted(portal, target, thinking) -> None:

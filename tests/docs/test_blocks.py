@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tomllib
 from contextlib import AsyncExitStack
 
@@ -24,6 +23,7 @@ from langchain_openai import ChatOpenAI
 
 from ragcache import Settings, factory
 from ragcache.cli.app import app
+from ragcache.gateway.credentials import read_keys
 from tests.doubles.embedder import TableEmbedder
 
 from .blocks import PAGES, ROOT, blocks, mentioned, text_of
@@ -37,7 +37,8 @@ ELSEWHERE = {
     ),
     r"make (install|test|prove|help|bench)": "tests/docs/test_blocks.py::test_make_knows_the_target",
     r"pip install .*": "tests/docs/test_blocks.py::test_what_is_installed_is_an_extra_of_ours",
-    r"ragcache (stats --watch)": "tests/docs/test_observability.py",
+    r"ragcache serve.*": "tests/integration/gateway/test_serving.py",
+    r"ragcache stats --watch": "tests/docs/test_observability.py",
     r"python examples/observability/app.py.*": "tests/docs/test_observability.py",
     r"cd examples/observability && prometheus.*": "tests/docs/test_observability.py",
 }
@@ -102,8 +103,11 @@ def test_settings(page, tmp_path):
         if block.language == "toml":
             file = tmp_path / f"{number}.toml"
             file.write_text(block.text, encoding="utf-8")
-            assert tomllib.loads(block.text)
-            Settings.load(file)
+            if "keys" in tomllib.loads(block.text):  # the gateway's own file
+                file.write_text(block.text.replace("...", "0" * 64), encoding="utf-8")
+                assert read_keys(file)
+            else:
+                Settings.load(file)
         elif block.language == "json":
             json.loads(block.text)
 
@@ -199,4 +203,5 @@ def test_commands_are_cut_where_comments_begin():
     """The control of the reading itself."""
     (block,) = [b for b in blocks("README.md") if "doctor" in b.text]
     assert block.commands()[0] == "ragcache doctor"
-    assert shlex.split(block.commands()[-1]) == ["ragcache", "report", "--html", "report.html"]
+    assert "ragcache report --html report.html" in block.commands()
+    assert not any("#" in command for command in block.commands())

@@ -9,8 +9,7 @@ import pytest
 from ragcache.telemetry import diagnosis, savings
 from ragcache.telemetry.record import assemble
 from ragcache.telemetry.recorder import row_of
-
-from .samples import of_hit, of_miss
+from tests.unit.telemetry.samples import of_hit, of_miss
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -14,8 +14,7 @@ from ragcache.settings import Settings
 from ragcache.telemetry.hooks import subscribe
 from ragcache.telemetry.request_log import RequestLog
 from ragcache.types import Message
-
-from .samples import SECRET, of_hit, of_miss
+from tests.unit.telemetry.samples import SECRET, of_hit, of_miss
 
 
 def written(path):

@@ -5,6 +5,11 @@ BIN := $(VENV)/bin
 LLAMA_INDEX_VENV ?= .venv-llama-index
 LLAMA_INDEX_BIN := $(LLAMA_INDEX_VENV)/bin
 LLAMA_INDEX_TESTS := $(addsuffix llama_index,tests/unit/ tests/integration/) tests/cases/test_adapters_llama_index.py
+# LlamaIndex's oldest one is what its own environment has: older ones do not tell whose run it is.
+LOWEST_VENV ?= .venv-lowest
+LOWEST_BIN := $(LOWEST_VENV)/bin
+LOWEST_TESTS := $(addprefix tests/integration/langchain/test_,retriever.py transparency.py wrap.py middleware.py target.py) \
+  tests/unit/langchain tests/cases/test_adapters_langchain.py
 
 help:  ## Show what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -46,6 +51,16 @@ $(LLAMA_INDEX_VENV)/.installed: requirements/llama-index.txt pyproject.toml
 test-llama-index: $(LLAMA_INDEX_VENV)/.installed  ## What needs LlamaIndex's OpenAI classes
 	$(LLAMA_INDEX_BIN)/python -m pytest -m "not prove" $(LLAMA_INDEX_TESTS)
 
+$(LOWEST_VENV)/.installed: requirements/llama-index.txt requirements/lowest.txt pyproject.toml
+	test -x $(LOWEST_BIN)/python || $(PYTHON) -m venv $(LOWEST_VENV)
+	$(LOWEST_BIN)/python -m pip --disable-pip-version-check install -q --no-deps -r requirements/llama-index.txt
+	$(LOWEST_BIN)/python -m pip --disable-pip-version-check install -q --no-deps -r requirements/lowest.txt
+	$(LOWEST_BIN)/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+test-lowest: $(LOWEST_VENV)/.installed  ## LangChain's adapter with the oldest LangChain it allows
+	$(LOWEST_BIN)/python -m pytest -m "not prove" $(LOWEST_TESTS)
+
 bench: $(VENV)/.installed  ## Speed and memory
 	$(BIN)/python -m pytest tests/benchmarks --override-ini testpaths=tests/benchmarks
 
@@ -55,6 +70,6 @@ gpu-check:  ## What only a GPU shows, in 8 minutes (GPU_PYTHON=python with vLLM,
 	$(GPU_PYTHON) -m ragcache.testing.gpu_check $(if $(MODEL),--model "$(MODEL)")
 
 clean:  ## Remove what was built here
-	rm -rf $(VENV) $(LLAMA_INDEX_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LLAMA_INDEX_VENV) $(LOWEST_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint test test-main test-llama-index prove bench gpu-check clean
+.PHONY: help install demo lint test test-main test-llama-index test-lowest prove bench gpu-check clean

@@ -66,9 +66,14 @@ class ApiSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """Which model is asked."""
+    """Which model is asked.
+
+    `revision` is what tells its weights from those that had the same name before: answers of
+    another revision are not served.
+    """
 
     name: str = ""
+    revision: str = ""
 
 
 class EngineSettings(_Section):
@@ -190,9 +195,11 @@ class SecuritySettings(_Section):
     """Secrets. Without them, random ones are made once and kept in the store's home.
 
     `signing_keys` maps key ids to secrets; entries are signed with `current` and verified with
-    any of them.
+    any of them. `policy_version` is the operator's name for the rules that answers were made
+    under: answers of another version are not served.
     """
 
+    policy_version: str = ""
     salt_secret: SecretStr = SecretStr("")
     signing_keys: dict[str, SecretStr] = Field(default_factory=dict)
     current: str = ""

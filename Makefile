@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+WHOLE_TESTS := tests/acceptance tests/docs tests/integration/vllm
 LLAMA_INDEX_VENV ?= .venv-llama-index
 LLAMA_INDEX_BIN := $(LLAMA_INDEX_VENV)/bin
 LLAMA_INDEX_TESTS := $(addsuffix llama_index,tests/unit/ tests/integration/) tests/cases/test_adapters_llama_index.py
@@ -31,10 +32,13 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint test-main test-llama-index  ## Every promise, with small counts (-j2: side by side)
+test: lint test-parts test-whole test-llama-index  ## Every promise, with small counts (-j2: side by side)
 
-test-main: $(VENV)/.installed  ## What needs everything but LlamaIndex's OpenAI classes
-	$(BIN)/python -m pytest -m "not prove"
+test-parts: $(VENV)/.installed  ## All but what the next two run
+	$(BIN)/python -m pytest -m "not prove" $(addprefix --ignore=,$(WHOLE_TESTS))
+
+test-whole: $(VENV)/.installed  ## The demo, the documentation, a real vLLM
+	$(BIN)/python -m pytest -m "not prove" $(WHOLE_TESTS)
 
 prove: $(VENV)/.installed $(LLAMA_INDEX_VENV)/.installed  ## The large counts
 	$(BIN)/python -m pytest -m prove
@@ -72,4 +76,4 @@ gpu-check:  ## What only a GPU shows, in 8 minutes (GPU_PYTHON=python with vLLM,
 clean:  ## Remove what was built here
 	rm -rf $(VENV) $(LLAMA_INDEX_VENV) $(LOWEST_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint test test-main test-llama-index test-lowest prove bench gpu-check clean
+.PHONY: help install demo lint test test-parts test-whole test-llama-index test-lowest prove bench gpu-check clean

@@ -147,17 +147,15 @@ def _prefixed(longer: str, shorter: str) -> bool:
 
 
 def siblings(c: Comparison) -> bool:
-    """Whether two different ones of a kind are left over on the two sides."""
+    """Whether two different ones of a kind are left over on the two sides.
+
+    Light words count here, too: "the fee per day" is not "the fee per week".
+    """
     kinds = tables().kinds
-    for i in c.open_left:
-        mine = kinds.get(c.stored.content[i].stem)
-        if not mine:
-            continue
-        for j in c.open_right:
-            other = c.asked.content[j].stem
-            if mine & kinds.get(other, frozenset()):
-                return True
-    return False
+    mine, theirs = {i for i, _ in c.pairs}, {j for _, j in c.pairs}
+    left = [kinds.get(c.stored.content[i].stem) for i in c.left if i not in mine]
+    right = [kinds.get(c.asked.content[j].stem) for j in c.right if j not in theirs]
+    return any(one & other for one in left if one for other in right if other)
 
 
 def entities_differ(c: Comparison) -> bool:

@@ -134,6 +134,8 @@ async def look(phase: Phase, model: str) -> Seen:
             engine_args=_arguments(phase),
             kv_cpu_gib=2,
             kv_disk=folder,
+            # On CPU the cache would else take most of the machine's memory, or refuse to start.
+            environment={"VLLM_CPU_KVCACHE_SPACE": "1"},
         )
         begun_s = time.perf_counter()
         await target.start()

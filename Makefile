@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 WHOLE_TESTS := tests/acceptance tests/docs tests/integration/vllm
+PARTS_TESTS := tests/cases $(filter-out tests/integration/vllm,$(wildcard tests/integration/[a-z]*)) tests/properties tests/unit
 LLAMA_INDEX_VENV ?= .venv-llama-index
 LLAMA_INDEX_BIN := $(LLAMA_INDEX_VENV)/bin
 LLAMA_INDEX_TESTS := $(addsuffix llama_index,tests/unit/ tests/integration/) tests/cases/test_adapters_llama_index.py
@@ -35,7 +36,7 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 test: lint test-parts test-whole test-llama-index  ## Every promise, with small counts (-j2: side by side)
 
 test-parts: $(VENV)/.installed  ## All but what the next two run
-	$(BIN)/python -m pytest -m "not prove" $(addprefix --ignore=,$(WHOLE_TESTS))
+	$(BIN)/python -m pytest -m "not prove" $(PARTS_TESTS)
 
 test-whole: $(VENV)/.installed  ## The demo, the documentation, a real vLLM
 	$(BIN)/python -m pytest -m "not prove" $(WHOLE_TESTS)

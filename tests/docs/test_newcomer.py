@@ -38,6 +38,7 @@ def test_the_readme_needs_at_most_five_commands():
     assert len(first.commands()) <= 5
 
 
+@pytest.mark.prove
 def test_a_folder_of_ones_own_reaches_a_hit(folder, upstream):
     upstream.script = lambda body: Reply(text="The demurrage fee is 80 euros.")
     ran = demo("--docs", folder, RAGCACHE_BASE_URL=upstream.base_url, RAGCACHE_API_KEY="k")

@@ -69,6 +69,7 @@ def test_the_page_has_three_commands():
     assert [shlex.split(c)[0] for c in COMMANDS] == ["python", "cd", "ragcache"]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(300)
 def test_all_of_it_starts_and_sees_the_traffic(tmp_path):
     application, prometheus, stats = COMMANDS

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+# An engine of its own: minutes on two cores.
+pytestmark = [pytest.mark.vllm, pytest.mark.prove, pytest.mark.timeout(900)]
 
 SCRIPT = Path(__file__).with_name("in_process.py")
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,7 +18,8 @@ from ragcache.testing import Engine, EngineOptions, start_engine
 from ragcache.tokenization import FileTokenizer
 from ragcache.types import Document, Request
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+# An engine of its own: minutes on two cores.
+pytestmark = [pytest.mark.vllm, pytest.mark.prove, pytest.mark.timeout(900)]
 
 #: Documents are cut to so many characters: the engine computes on two CPU cores.
 _CHARACTERS = 300
@@ -111,7 +112,6 @@ async def replayed(
     )
 
 
-@pytest.mark.prove
 async def test_sixty_requests_in_an_engine_that_evicts(small_engine: Engine, data_dir: Path):
     """Hit tokens at least twice those of the retrieved order; 95 % of predictions are exact."""
     trace = recorded(data_dir, 60)

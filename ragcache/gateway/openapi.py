@@ -56,7 +56,9 @@ def document() -> dict[str, Any]:
 def _asking(body: str, summary: str) -> dict[str, Any]:
     reference = {"$ref": _REF.format(model=body)}
     answered = _answer("The answer, whole or as server-sent events.")
-    answered["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    # One event: readers of a stream see its lines as fields.
+    event = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+    answered["content"]["text/event-stream"] = {"schema": event}
     answered["headers"] = {"Cache-Status": {"schema": {"type": "string"}}}
     return {
         "summary": summary,

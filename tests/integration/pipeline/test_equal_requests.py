@@ -63,7 +63,8 @@ async def test_a_hundred_equal_requests_are_one_call_and_a_hundred_answers(make,
 async def test_when_the_leader_leaves_ninety_nine_are_answered(make, upstream, tenant, streaming):
     cache = await make()
     pieces = ["The ", "fee ", "is ", "80."]
-    upstream.answer(Reply(delay_s=0.2, pieces=pieces, piece_delay_s=0.03))
+    delay_s = 0.2 if streaming else 1.0
+    upstream.answer(Reply(delay_s=delay_s, pieces=pieces, piece_delay_s=0.03))
 
     async def one() -> str:
         if not streaming:
@@ -72,7 +73,7 @@ async def test_when_the_leader_leaves_ninety_nine_are_answered(make, upstream, t
 
     tasks = [asyncio.create_task(one()) for _ in range(100)]
     await started(upstream)
-    await asyncio.sleep(0.25)  # in the middle of the stream
+    await asyncio.sleep(0.25)  # in the middle of the call, or of the stream
     tasks[0].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(results[0], asyncio.CancelledError)

@@ -149,3 +149,39 @@ async def test_calls_cancelled_anywhere_lose_no_connection(postgres: Dsns, tenan
         await asyncio.gather(*calls)
     assert store._pool.get_stats()["pool_size"] <= 2
     await store.close()
+
+
+@pytest.mark.parametrize("call", ["read", "write"])
+async def test_a_caller_cancelled_while_giving_its_connection_back_loses_none(
+    postgres: Dsns, tenant, monkeypatch, call
+):
+    """The pool alone would lose it for good: so small a pool would never serve again."""
+    store = PostgresStore(postgres.app, pool_size=1, pool_wait_s=5, lookup_timeout_s=10)
+    await store.open()
+    made = entry(request(tenant))
+    begun = await store.snapshot(made.scope, ())
+    returning, go_on = asyncio.Event(), asyncio.Event()
+    add = store._pool._add_to_pool
+
+    async def slowly(connection):
+        returning.set()
+        await go_on.wait()
+        await add(connection)
+
+    monkeypatch.setattr(store._pool, "_add_to_pool", slowly)
+    work = (
+        store.find_exact(made.scope, made.keys, now=NOW)
+        if call == "read"
+        else store.put(made, begun)
+    )
+    task = asyncio.create_task(work)
+    await returning.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    await store.find_exact(made.scope, made.keys, now=NOW)
+    stats = store._pool.get_stats()
+    assert stats["pool_available"] == stats["pool_size"] == 1
+    await store.close()

@@ -13,6 +13,7 @@ one that was made for an empty table reads the whole of a full one.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -49,6 +50,26 @@ class PlanningConnection(AsyncConnection[tuple[Any, ...]]):
 
 
 @asynccontextmanager
+async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
+    """Borrow a connection, and give it back whatever happens to the borrower meanwhile.
+
+    The pool loses a connection for good when whoever returns it is cancelled just then; so that
+    is done by a task of its own.
+    """
+    connection = await pool.getconn()
+    try:
+        async with connection:
+            yield connection
+    finally:
+        giving = asyncio.create_task(pool.putconn(connection))
+        try:
+            await asyncio.shield(giving)
+        except asyncio.CancelledError:
+            await asyncio.wait({giving})
+            raise
+
+
+@asynccontextmanager
 async def transaction(
     pool: Pool, tenant: TenantId, *, timeout_s: float, purpose: Purpose = "tenant", **settings: str
 ) -> AsyncIterator[Connection]:
@@ -67,7 +88,7 @@ async def transaction(
     """
     values = {"timeout_ms": str(max(1, int(timeout_s * 1000))), **settings}
     with translated():
-        async with pool.connection() as connection:
+        async with borrowed(pool) as connection:
             if isinstance(connection, PlanningConnection):
                 await connection.plan_anew()
             async with inside(connection, tenant, purpose, values):
@@ -137,7 +158,7 @@ async def round_trips(
         **settings,
     }
     with translated():
-        async with pool.connection() as connection:
+        async with borrowed(pool) as connection:
             if isinstance(connection, PlanningConnection):
                 await connection.plan_anew()
             yield Rounds(connection, _BEGIN[f"begin_{purpose}"], values)

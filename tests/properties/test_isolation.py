@@ -186,6 +186,7 @@ def test_no_tenant_sees_another_in_five_thousand_operations(postgres: Dsns, pgbo
     assert machine.hits >= 50, "too little was found for the test to mean anything"
 
 
+@pytest.mark.prove  # minutes for each kind of store
 @pytest.mark.timeout(400)
 def test_no_tenant_sees_another_in_two_thousand_operations_of_any_other_store(
     request, run_on_others

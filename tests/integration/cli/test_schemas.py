@@ -61,7 +61,7 @@ def verbs_with_json() -> set[str]:
 def shape(value: Any) -> Any:
     """Names and types. Moments as names stand for any."""
     if isinstance(value, dict):
-        stamp = re.compile(r"\d{4}-\d\d-\d\dT.*")
+        stamp = re.compile(r"(\d\d)?\d\d-\d\d-\d\d[T ].*")
         return {"<moment>" if stamp.fullmatch(k) else k: shape(v) for k, v in value.items()}
     if isinstance(value, list):
         return [shape(value[0])] if value else []

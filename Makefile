@@ -33,6 +33,9 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+check: lint  ## What CI runs: what needs neither minutes nor an engine
+	$(BIN)/python -m pytest -m "not prove" tests/unit tests/cases tests/properties $(addprefix tests/integration/,cli gateway langchain pipeline targets)
+
 test: lint test-parts test-whole test-llama-index  ## Every promise, with small counts (-j2: side by side)
 
 test-parts: $(VENV)/.installed  ## All but what the next two run
@@ -77,4 +80,4 @@ gpu-check:  ## What only a GPU shows, in 8 minutes (GPU_PYTHON=python with vLLM,
 clean:  ## Remove what was built here
 	rm -rf $(VENV) $(LLAMA_INDEX_VENV) $(LOWEST_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint test test-parts test-whole test-llama-index test-lowest prove bench gpu-check clean
+.PHONY: help install demo lint check test test-parts test-whole test-llama-index test-lowest prove bench gpu-check clean

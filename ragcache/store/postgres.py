@@ -57,8 +57,9 @@ _LOOKUP, _STORING = queries("lookup"), queries("storing")
 _STATE = queries("state")
 #: The planner leaves out of a subquery what nobody asks it for: no answer, no lineage.
 _STANDING = f"SELECT f.id, f.state, f.current FROM ({_LOOKUP['find_exact']}) AS f"  # noqa: S608 -- our own text
-#: Candidates ranked beyond those asked for, since some may fall to a changed document.
-_OVERREACH = 24
+#: Candidates ranked beyond those asked for, since some may fall to a changed document: few at
+#: first, and more where that was not enough.
+_OVERREACH = (3, 24)
 #: How many neighbours a walk keeps in sight (pgvector's own default).
 _EF_SEARCH = 40
 #: So many uses before psycopg prepares a statement by itself: never; see `session`.
@@ -211,13 +212,11 @@ class PostgresStore:
             VectorError: The vector is NaN, zero or of another length than this embedder's.
         """
         sound = self._lengths.checked(vector, embedder)
-        reach = limit + _OVERREACH
         values = {
             **scope_values(scope),
             "vector": sound,
             "embedder": storable(embedder),
             "now": now,
-            "reach": reach,
         }
         place = Place(
             tenant=values["tenant"],
@@ -226,12 +225,18 @@ class PostgresStore:
             dimensions=sound.size,
             column=column_for(sound.size, halfvec=self._halfvec),
         )
+        reaches = [limit + beyond for beyond in _OVERREACH]
+        graph = {"purpose": "indexed", "ef_search": str(max(_EF_SEARCH, *reaches))}
         indexed = self._near.indexed(place)
-        graph = {"purpose": "indexed", "ef_search": str(max(_EF_SEARCH, reach))}
         async with self._rounds(scope.tenant, **(graph if indexed else {})) as rounds:
             await self._near.refresh(rounds)
-            near = await self._near.find(rounds, values, place)
-            return await self._current(rounds, scope, near, limit)
+            found: Sequence[Candidate] = ()
+            for reach in reaches:
+                near = await self._near.find(rounds, {**values, "reach": reach}, place)
+                found = await self._current(rounds, scope, near, limit)
+                if len(found) == limit or len(near) < reach:
+                    break
+            return found
 
     async def _current(
         self, rounds: Rounds, scope: Scope, near: Sequence[tuple[str, float]], limit: int

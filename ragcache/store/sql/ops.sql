@@ -112,9 +112,10 @@ SELECT c.relname, i.indisvalid
  WHERE i.indrelid = 'ragcache.entry'::regclass AND c.relname LIKE 'entry\_near\_%%' ESCAPE '\'
 
 -- name: build_index
--- One tenant's partition in one graph: no neighbour of anybody else takes a place in it.
+-- One tenant's partition in one graph: no neighbour of anybody else takes a place in it. Built with
+-- twice the usual care: with the usual, one in seventy searches missed the nearest.
 CREATE INDEX CONCURRENTLY {index} ON ragcache.entry
-    USING hnsw (({column}::{type}({dimensions})) {operators})
+    USING hnsw (({column}::{type}({dimensions})) {operators}) WITH (ef_construction = 128)
     WHERE tenant = {tenant} AND partition = {partition} AND embedder = {embedder}
       AND dimensions = {dimensions}
 

@@ -20,7 +20,7 @@ from ragcache.protocols import Snapshot
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns
 from ragcache.types import Document, TenantId
-from tests.store_samples import NOW, entry, keys, request, scope, stored
+from tests.store_samples import NOW, entry, keys, request, scope, stored, unit
 
 
 async def test_an_expired_entry_comes_last_and_still_says_so(store, tenant):
@@ -128,3 +128,15 @@ async def test_an_unreachable_server_is_unavailable_in_bounded_time():
     with pytest.raises(StoreUnavailableError):
         await store.find_exact(scope(asked), keys(asked), now=NOW)
     await store.close()
+
+
+async def test_a_crowd_of_changed_neighbours_hides_nobody(store, tenant):
+    """More of them than are looked at first: the search looks further."""
+    old = (Document(text="old", source="old"),)
+    for n in range(12):
+        asked = request(tenant, question=f"q{n}", documents=old)
+        made = await stored(store, asked, vector=unit(1.0, 0.001 * n))
+    live = await stored(store, request(tenant, question="live"), vector=unit(1.0, 0.2))
+    await store.change(tenant, ["old"])
+    found = await store.find_similar(made.scope, unit(1.0), embedder="E", now=NOW, limit=2)
+    assert [c.entry.id for c in found] == [live.id]

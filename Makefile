@@ -34,7 +34,7 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 	$(BIN)/lint-imports
 
 check: lint  ## What CI runs: what needs neither minutes nor an engine
-	$(BIN)/python -m pytest -m "not prove" tests/unit tests/cases tests/properties $(addprefix tests/integration/,cli gateway langchain pipeline targets)
+	$(BIN)/python -m pytest -m "not prove" tests/unit tests/cases tests/properties $(addprefix tests/integration/,langchain pipeline targets)
 
 test: lint test-parts test-whole test-llama-index  ## Every promise, with small counts (-j2: side by side)
 

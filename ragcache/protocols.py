@@ -24,6 +24,9 @@ from .types import (
     Vector,
 )
 
+#: The reason with which an entry is put aside whose signature does not fit.
+BAD_SIGNATURE = "bad_signature"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:

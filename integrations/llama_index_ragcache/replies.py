@@ -15,8 +15,8 @@ from llama_index.core.base.llms.types import (
 )
 
 from ragcache.binding import told_of
-from ragcache.targets.usage import openai_usage
-from ragcache.types import UNKNOWN_USAGE, Answer, Completion, JsonObject, Usage
+from ragcache.targets.usage import usage_of
+from ragcache.types import Answer, Completion, JsonObject
 
 from .messages import message_of
 
@@ -47,7 +47,7 @@ def completion_of(response: Response) -> Completion:
         finish_reason=finish_of(response),
         tool_calls=_calls(response),
         refusal=_opened(_choice(raw).get("message")).get("refusal"),
-        usage=_usage(raw),
+        usage=usage_of(_opened(raw.get("usage"))),
         model=str(raw.get("model") or ""),
         id=str(raw.get("id") or ""),
         raw=response,
@@ -120,29 +120,6 @@ def _is_text(message: ChatMessage) -> bool:
 def _choice(raw: Mapping[str, Any]) -> dict[str, Any]:
     choices = raw.get("choices")
     return _opened(choices[0]) if isinstance(choices, list) and choices else {}
-
-
-def _usage(raw: Mapping[str, Any]) -> Usage:
-    usage = _opened(raw.get("usage"))
-    if usage.get("prompt_tokens") is not None:
-        return openai_usage(usage)
-    return _additive_usage(usage) if usage.get("input_tokens") is not None else UNKNOWN_USAGE
-
-
-def _additive_usage(usage: Mapping[str, Any]) -> Usage:
-    """Read a Messages API usage: cached tokens come on top of the input tokens.
-
-    Source: Anthropic API reference, prompt caching, `usage` (checked 2026-11).
-    """
-    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens")
-    return Usage(
-        input_tokens=int(usage["input_tokens"]) + int(read or 0) + int(written or 0),
-        cached_tokens=read,
-        cache_write_tokens=written,
-        cache_write_1h_tokens=hour,
-        output_tokens=usage.get("output_tokens"),
-    )
 
 
 # --- what the caller gets ----------------------------------------------------------------------

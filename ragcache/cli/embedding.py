@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import factory
 from ..errors import ConfigError
-from ..factory import embedder_from, keyring_from
 from ..store.reembedding import Space
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def space_of(settings: Settings, home: Path | None) -> Iterator[Space]:
     Raises:
         ConfigError: The settings name no embedder, or it cannot be loaded.
     """
-    embedder = embedder_from(settings)
+    embedder = factory.embedder_from(settings)
     if embedder is None:
         raise ConfigError("the settings name no embedder: set embedding.model")
     with asyncio.Runner() as runner:
@@ -35,7 +35,7 @@ def space_of(settings: Settings, home: Path | None) -> Iterator[Space]:
                 id=embedder.id,
                 dimensions=embedder.dimensions,
                 embed=lambda texts: runner.run(_embedded(embedder, texts)),
-                keyring=keyring_from(settings, home or settings.store.home),
+                keyring=factory.keyring_from(settings, home or settings.store.home),
                 halfvec=settings.store.halfvec,
             )
         finally:

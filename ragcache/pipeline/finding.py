@@ -12,7 +12,7 @@ from ..errors import NotCachedError
 from ..events import LookedUp
 from ..keys import question_of
 from ..lookup.guard import ruling
-from ..protocols import Store
+from ..protocols import BAD_SIGNATURE, Store
 from ..types import Candidate, Entry, Hit, Miss, Request
 from .asking import Asking, Understanding
 from .guarding import Guarding, Regenerate
@@ -169,10 +169,10 @@ class Finding:
         """Verify the signature; an altered row is taken out of service."""
         if self._keyring is not None and self._keyring.verify(entry):
             return True
-        self._parts.degraded(asking, "store", "bad_signature", entry.id)
+        self._parts.degraded(asking, "store", BAD_SIGNATURE, entry.id)
         if self._parts.store is not None:
             self._parts.queued(
-                self._parts.store.quarantine(asking.scope, entry.id, reason="bad_signature")
+                self._parts.store.quarantine(asking.scope, entry.id, reason=BAD_SIGNATURE)
             )
         return False
 

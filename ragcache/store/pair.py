@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from ..budget import Breaker, BreakerOpenError
 from ..errors import StoreError, StoreUnavailableError
-from ..protocols import Snapshot
+from ..protocols import BAD_SIGNATURE, Snapshot
 from ..types import (
     Candidate,
     Document,
@@ -42,8 +42,6 @@ T = TypeVar("T")
 #: Copies on their way to Redis; more are not begun.
 _COPYING_MAX = 64
 _LISTEN_AGAIN_S = 1.0
-#: The reason with which the pipeline puts an altered entry aside.
-BAD_SIGNATURE = "bad_signature"
 _SUSPECTS_MAX = 10_000
 
 

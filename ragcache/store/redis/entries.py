@@ -162,15 +162,16 @@ def exact_candidates(
     Those that may still be served come first, so that a miss can tell why. Only those whose
     documents ask for no right that the asker lacks.
     """
-    found, broken = [], []
-    for id_, body, state, current in rows:
-        entry = unpacked(body, state, scope)
-        if entry is None or storable(entry.id) != _name(id_):
-            broken.append(_name(id_))
-        elif _covered(entry, scope):
-            exact = entry.keys.exact == keys.exact
-            candidate = Candidate(entry=entry, similarity=1.0, current=bool(current), exact=exact)
-            found.append(candidate)
+    read, broken = _read(rows, scope)
+    found = [
+        Candidate(
+            entry=entry,
+            similarity=1.0,
+            current=bool(current),
+            exact=entry.keys.exact == keys.exact,
+        )
+        for entry, current in read
+    ]
     found.sort(key=lambda c: (c.entry.expire_at <= now, not c.current))
     return found, broken
 
@@ -179,14 +180,23 @@ def near_candidates(
     rows: Iterable[Sequence[Any]], scope: Scope
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates of the rows of `near`, nearest first, and what could not be read."""
-    found, broken = [], []
-    for id_, body, state, similarity in rows:
+    read, broken = _read(rows, scope)
+    found = [Candidate(entry=e, similarity=float(near), current=True) for e, near in read]
+    return found, broken
+
+
+def _read(rows: Iterable[Sequence[Any]], scope: Scope) -> tuple[list[tuple[Entry, Any]], list[str]]:
+    """Return the entries that the asker may read, each with the last value of its row, and the
+    ids of what could not be read.
+    """
+    read, broken = [], []
+    for id_, body, state, told in rows:
         entry = unpacked(body, state, scope)
         if entry is None or storable(entry.id) != _name(id_):
             broken.append(_name(id_))
         elif _covered(entry, scope):
-            found.append(Candidate(entry=entry, similarity=float(similarity), current=True))
-    return found, broken
+            read.append((entry, told))
+    return read, broken
 
 
 def _name(id_: bytes) -> str:

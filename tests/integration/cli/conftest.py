@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -65,10 +66,13 @@ def cli(bare_cli, postgres):
     return bare_cli
 
 
+_MOMENT = re.compile(r"(\d\d)?\d\d-\d\d-\d\d[T ].*")
+
+
 def shape(value: Any) -> Any:
-    """Return the names and types of a JSON value, for comparing schemas."""
+    """Return the names and types of a JSON value. A moment as a name stands for any."""
     if isinstance(value, dict):
-        return {k: shape(v) for k, v in value.items()}
+        return {"<moment>" if _MOMENT.fullmatch(k) else k: shape(v) for k, v in value.items()}
     if isinstance(value, list):
         return [shape(value[0])] if value else []
     return type(value).__name__

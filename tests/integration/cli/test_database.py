@@ -151,10 +151,10 @@ def test_watch_tells_which_dsn_it_needs(cli):
 async def test_reembed_uses_the_embedder_of_the_settings_and_goes_on_where_it_ended(
     cli, store, tenant, monkeypatch
 ):
-    from ragcache.cli import embedding
+    from ragcache import factory
     from tests.doubles.embedder import TableEmbedder
 
-    monkeypatch.setattr(embedding, "embedder_from", lambda settings: TableEmbedder())
+    monkeypatch.setattr(factory, "embedder_from", lambda settings: TableEmbedder())
     cli.env["RAGCACHE_SECURITY__SIGNING_KEYS"] = '{"k1": "a secret of the tests"}'
     for number in range(3):
         made = KEYRING.sign(entry(request(tenant, question=f"question {number}")))
@@ -167,10 +167,10 @@ async def test_reembed_uses_the_embedder_of_the_settings_and_goes_on_where_it_en
 
 
 async def test_reembed_leaves_alone_what_it_cannot_vouch_for(cli, store, tenant, monkeypatch):
-    from ragcache.cli import embedding
+    from ragcache import factory
     from tests.doubles.embedder import TableEmbedder
 
-    monkeypatch.setattr(embedding, "embedder_from", lambda settings: TableEmbedder())
+    monkeypatch.setattr(factory, "embedder_from", lambda settings: TableEmbedder())
     cli.env["RAGCACHE_SECURITY__SIGNING_KEYS"] = '{"k1": "a secret of the tests"}'
     made = entry(request(tenant))
     assert await store.put(made, await store.snapshot(made.scope, ())) == ""

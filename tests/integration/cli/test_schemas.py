@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -18,6 +16,8 @@ from ragcache import factory
 from ragcache.cli.app import app
 from tests.docs.world import World
 from tests.doubles.embedder import TableEmbedder
+
+from .conftest import shape
 
 SCHEMAS = Path(__file__).parent / "schemas"
 #: How each verb is asked for JSON in a folder that has everything.
@@ -56,16 +56,6 @@ def verbs_with_json() -> set[str]:
                 yield " ".join((*before, name))
 
     return set(walk(typer.main.get_command(app)))
-
-
-def shape(value: Any) -> Any:
-    """Names and types. Moments as names stand for any."""
-    if isinstance(value, dict):
-        stamp = re.compile(r"(\d\d)?\d\d-\d\d-\d\d[T ].*")
-        return {"<moment>" if stamp.fullmatch(k) else k: shape(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [shape(value[0])] if value else []
-    return type(value).__name__
 
 
 def test_every_verb_with_json_is_asked():

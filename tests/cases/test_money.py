@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 from langchain_core.messages.ai import UsageMetadata
+from llama_index.core.llms import CompletionResponse
 from prometheus_client import CollectorRegistry
 
 from langchain_ragcache.replies import usage_of
-from llama_index_ragcache.replies import _usage
+from llama_index_ragcache.replies import completion_of
 from ragcache.events import Hooks, Judged
 from ragcache.store import traffic
 from ragcache.store.traffic import TrafficWriter
@@ -47,12 +48,15 @@ N_NORMALISED = UsageMetadata(
 )
 
 
+THROUGH_LLAMA_INDEX = CompletionResponse(text="", raw={"usage": ANTHROPIC})
+
+
 @pytest.mark.parametrize(
     ("model", "usage", "cost", "uncached", "saved", "hit_rate"),
     [
         ("o", openai_usage(OPENAI), 0.007856, 0.014000, 0.006144, 0.682667),
         ("n", anthropic_usage(ANTHROPIC), 0.008910, 0.021750, 0.012840, 0.833333),
-        ("n", _usage({"usage": ANTHROPIC}), 0.008910, 0.021750, 0.012840, 0.833333),
+        ("n", completion_of(THROUGH_LLAMA_INDEX).usage, 0.008910, 0.021750, 0.012840, 0.833333),
         ("n", usage_of(N_NORMALISED), 0.008910, 0.021750, 0.012840, 0.833333),
     ],
 )

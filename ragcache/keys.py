@@ -13,7 +13,7 @@ import hmac
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -60,6 +60,10 @@ _PLACED = frozenset(
     {"tenant", "principal", "sharing", "namespace", "access"}  # columns of the scope
     | {"question", "standalone", "documents", "history", "formatted"}  # see `_context`
 )
+#: All others.
+_SHAPING = tuple(
+    f.name for f in fields(Request) if f.name not in _NOT_SHAPING and f.name not in _PLACED
+)
 
 
 def encode(value: Any) -> bytes:
@@ -68,49 +72,93 @@ def encode(value: Any) -> bytes:
     Raises:
         RequestError: A value of a type that has no canonical form.
     """
-    out = bytearray()
-    _encode(value, out)
-    return bytes(out)
+    of_kind = _PLAIN.get(type(value))
+    return of_kind(value) if of_kind is not None else _encode_other(value)
 
 
-def _encode(value: Any, out: bytearray) -> None:
-    match value:
-        case None:
-            out += b"n0:"
-        case bool():
-            out += b"b1:1" if value else b"b1:0"
-        case str():
-            _frame(b"s", value.encode("utf-8", "surrogatepass"), out)
-        case bytes() | bytearray():
-            _frame(b"y", bytes(value), out)
-        case int():
-            _frame(b"i", str(value).encode(), out)
-        case float():
-            _frame(b"f", value.hex().encode(), out)
-        case Mapping():
-            _encode_many(b"m", sorted((encode(k), encode(v)) for k, v in value.items()), out)
-        case Set():
-            _encode_many(b"u", sorted((encode(v),) for v in value), out)
-        case Sequence():
-            _encode_many(b"l", [(encode(v),) for v in value], out)
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            pairs = {f.name: getattr(value, f.name) for f in fields(value)}
-            _encode([type(value).__name__, pairs], out)
-        case _ if hasattr(value, "model_json_schema"):
-            _encode([type(value).__name__, value.model_json_schema()], out)
-        case _:
-            raise RequestError(
-                f"cannot make a key from a {type(value).__name__}: pass plain data "
-                "(str, numbers, lists, dicts) in the request's fields"
-            )
+def _encode_other(value: Any) -> bytes:
+    """Encode what is of no plain type itself: subclasses, other containers, dataclasses."""
+    for kind, of_kind in _KINDS:
+        if isinstance(value, kind):
+            return of_kind(value)
+    name = type(value).__name__
+    if is_dataclass(value) and not isinstance(value, type):
+        return _sequence([name, {f: getattr(value, f) for f in _fields(type(value))}])
+    if hasattr(value, "model_json_schema"):
+        return _sequence([name, value.model_json_schema()])
+    raise RequestError(
+        f"cannot make a key from a {name}: pass plain data "
+        "(str, numbers, lists, dicts) in the request's fields"
+    )
 
 
-def _frame(tag: bytes, body: bytes, out: bytearray) -> None:
-    out += tag + str(len(body)).encode() + b":" + body
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
 
 
-def _encode_many(tag: bytes, rows: Sequence[tuple[bytes, ...]], out: bytearray) -> None:
-    _frame(tag, str(len(rows)).encode() + b":" + b"".join(b"".join(row) for row in rows), out)
+def _frame(tag: bytes, body: bytes) -> bytes:
+    return b"%b%d:%b" % (tag, len(body), body)
+
+
+def _many(tag: bytes, rows: Sequence[bytes]) -> bytes:
+    return _frame(tag, b"%d:%b" % (len(rows), b"".join(rows)))
+
+
+def _none(_: None) -> bytes:
+    return b"n0:"
+
+
+def _bool(value: bool) -> bytes:  # noqa: FBT001 -- the value itself
+    return b"b1:1" if value else b"b1:0"
+
+
+def _str(value: str) -> bytes:
+    return _frame(b"s", value.encode("utf-8", "surrogatepass"))
+
+
+def _bytes(value: bytes | bytearray) -> bytes:
+    return _frame(b"y", bytes(value))
+
+
+def _int(value: int) -> bytes:
+    return _frame(b"i", str(value).encode())
+
+
+def _float(value: float) -> bytes:
+    return _frame(b"f", value.hex().encode())
+
+
+def _mapping(value: Mapping[Any, Any]) -> bytes:
+    rows = sorted([(encode(k), encode(v)) for k, v in value.items()])
+    return _many(b"m", [key + held for key, held in rows])
+
+
+def _set(value: Set[Any]) -> bytes:
+    return _many(b"u", sorted([encode(v) for v in value]))
+
+
+def _sequence(value: Sequence[Any]) -> bytes:
+    return _many(b"l", [encode(v) for v in value])
+
+
+#: Of two kinds that a value is of (True is an int too), the first one counts.
+_KINDS: tuple[tuple[Any, Callable[[Any], bytes]], ...] = (
+    (type(None), _none),
+    (bool, _bool),
+    (str, _str),
+    ((bytes, bytearray), _bytes),
+    (int, _int),
+    (float, _float),
+    (Mapping, _mapping),
+    (Set, _set),
+    (Sequence, _sequence),
+)
+#: The same, found at once for values of just these types.
+_PLAIN: dict[type, Callable[[Any], bytes]] = {
+    kind: next(of_kind for kinds, of_kind in _KINDS if issubclass(kind, kinds))
+    for kind in (type(None), bool, str, bytes, int, float, dict, set, frozenset, list, tuple)
+}
 
 
 def fingerprint(*values: Any) -> Fingerprint:
@@ -237,11 +285,7 @@ def question_of(request: Request) -> str:
 
 
 def _shaping(request: Request) -> dict[str, Any]:
-    shaping = {
-        f.name: getattr(request, f.name)
-        for f in fields(request)
-        if f.name not in _NOT_SHAPING and f.name not in _PLACED
-    }
+    shaping = {name: getattr(request, name) for name in _SHAPING}
     shaping["tools"] = sorted(canonical_json(_plain(tool)) for tool in request.tools)
     shaping["params"] = {k: v for k, v in request.params.items() if k not in _NOT_SHAPING_PARAMS}
     return shaping

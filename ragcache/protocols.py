@@ -115,6 +115,29 @@ class Store(Protocol):
     ) -> None:
         """Keep a state until then; `principal` is whose it is, so that it can be erased."""
 
+    async def exchange(
+        self,
+        tenant: TenantId,
+        kind: str,
+        key: str,
+        value: JsonObject,
+        *,
+        seen: int,
+        now: datetime,
+        expire_at: datetime,
+    ) -> bool:
+        """Keep a state in place of the one that was recalled, unless somebody has changed it.
+
+        Args:
+            tenant, kind, key: Which state.
+            value: With a `version` above the one it was made from.
+            seen: The `version` that was recalled; 0 where there was no state, or one without.
+            now: The moment.
+            expire_at: Kept until then.
+
+        Returns: Whether it is kept. If not, recall and count again.
+        """
+
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
         """Hold the turn of a key inside its scope; yields False while another process has it."""
 

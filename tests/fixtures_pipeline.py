@@ -12,8 +12,7 @@ import pytest
 from ragcache.admission import AdmissionPolicy, KeyRing
 from ragcache.events import Event, Hooks
 from ragcache.layout import LayoutPolicy
-from ragcache.lookup import LookupPolicy
-from ragcache.lookup.guard import GuardPolicy
+from ragcache.lookup import GuardPolicy, LookupPolicy
 from ragcache.pipeline import Budgets, Pipeline, Policies
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns

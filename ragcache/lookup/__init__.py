@@ -5,36 +5,37 @@ from __future__ import annotations
 from .agreement import answers_agree
 from .bounds import anytime_upper, fixed_upper, needed_without_error
 from .context import needs_context
-from .decision import REASONS, decide, effective_threshold
-from .guard import (
-    GuardPolicy,
+from .counting import (
     GuardState,
+    Happening,
+    Judgement,
     Observed,
-    Standing,
-    judge,
+    counted,
     observe,
-    ruling,
-    standing,
     state_from_json,
     state_json,
 )
-from .policy import LookupPolicy
+from .decision import REASONS, decide, effective_threshold
+from .guard import Standing, ruling, standing
+from .policy import GuardPolicy, LookupPolicy
 from .reading import Reading, likeness, read
 
 __all__ = [
     "REASONS",
     "GuardPolicy",
     "GuardState",
+    "Happening",
+    "Judgement",
     "LookupPolicy",
     "Observed",
     "Reading",
     "Standing",
     "answers_agree",
     "anytime_upper",
+    "counted",
     "decide",
     "effective_threshold",
     "fixed_upper",
-    "judge",
     "likeness",
     "needed_without_error",
     "needs_context",

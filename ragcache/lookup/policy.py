@@ -1,4 +1,4 @@
-"""What a lookup may serve: thresholds and switches, checked when they are set."""
+"""What a lookup may serve, and what the guard holds: checked when they are set."""
 
 from __future__ import annotations
 
@@ -63,6 +63,44 @@ class LookupPolicy:
     def known(cls) -> tuple[str, ...]:
         """Return the names that can be set."""
         return tuple(f.name for f in fields(cls))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardPolicy:
+    """What the guard holds, and how hard it looks.
+
+    Args:
+        bad_hit_guard: Highest rate of wrong answers served.
+        per: "hits": wrong of all semantic hits; "all": wrong of all lookups.
+        floor: Lowest threshold it may choose.
+        uncertified: Threshold where evidence is thin.
+        verify_share: Share of hits verified once the rate is certified.
+        verify_share_thin: The same before that.
+        enough: Judgements from which a level speaks for itself.
+        auto: Whether the guard may lower the threshold under `uncertified` by evidence.
+
+    Raises:
+        ConfigError: A value is of the wrong type or out of its range.
+    """
+
+    bad_hit_guard: float = 0.005
+    per: Literal["hits", "all"] = "hits"
+    floor: float = 0.70
+    uncertified: float = 0.90
+    verify_share: float = 0.05
+    verify_share_thin: float = 0.20
+    enough: int = 100
+    auto: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("bad_hit_guard", "floor", "uncertified", "verify_share", "verify_share_thin"):
+            check_share(name, getattr(self, name))
+        if not 0.0 < self.bad_hit_guard < 0.5:
+            raise ConfigError("bad_hit_guard must lie between 0 and 0.5, both excluded")
+        if self.per not in ("hits", "all"):
+            raise ConfigError(f"per must be hits or all, not {self.per!r}")
+        if isinstance(self.enough, bool) or not isinstance(self.enough, int) or self.enough < 1:
+            raise ConfigError(f"enough must be a whole number of at least 1, not {self.enough!r}")
 
 
 def check_share(name: str, value: Any) -> float:

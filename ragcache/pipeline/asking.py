@@ -11,8 +11,7 @@ from typing import Any
 from ..admission import AdmissionPolicy
 from ..keys import Identity, keys_of, scope_of
 from ..layout import LayoutPolicy
-from ..lookup import LookupPolicy, Reading
-from ..lookup.guard import GuardPolicy
+from ..lookup import GuardPolicy, LookupPolicy, Reading
 from ..types import (
     Admit,
     Completion,

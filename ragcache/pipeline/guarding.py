@@ -3,31 +3,37 @@
 What the guard decides is pure (`lookup.guard`); here it is fed: every lookup is observed, a
 share of the hits is verified by asking the target again in the background, and misses that a
 lower threshold would have served are compared with the fresh answer for nothing.
+
+Processes of one deployment count together. Each keeps what it has seen since it last handed in,
+adds that to what the store holds, and goes on from the sum, in which the others' counts are.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import random
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ..events import Judged
-from ..lookup import LookupPolicy, answers_agree
-from ..lookup.guard import (
+from ..lookup import (
     GuardPolicy,
     GuardState,
+    Happening,
+    Judgement,
+    LookupPolicy,
     Observed,
     Standing,
-    judge,
-    observe,
+    answers_agree,
+    counted,
     standing,
     state_from_json,
     state_json,
 )
+from ..protocols import Store
 from ..types import UNKNOWN_USAGE, Completion, Hit, JsonObject, Scope, TenantId, Usage
 from .asking import Asking
 from .parts import Parts
@@ -35,8 +41,14 @@ from .parts import Parts
 #: The tenant under which what concerns the whole deployment is kept.
 DEPLOYMENT = TenantId("ragcache:deployment")
 _KEPT = timedelta(days=365)
-#: How often the verdicts that came from outside are looked for, at most.
+#: How often the counts of others, and verdicts from outside, are taken over, at least.
 _HEAR_EVERY_S = 60.0
+#: Lookups without a verdict that are handed in together.
+_TOGETHER = 100
+#: Kept to be handed in while the store is away; then the oldest are given up.
+_UNSAVED_MAX = 10_000
+#: How often it is tried again where another process was faster.
+_TRIES = 8
 #: Asks the target anew.
 Regenerate = Callable[[], Awaitable[Completion]]
 
@@ -89,11 +101,11 @@ class Guarding:
         self._deployment = deployment
         self._draw = draw
         self._state = GuardState()
-        self._unsaved = 0
+        self._unsaved: deque[Happening] = deque(maxlen=_UNSAVED_MAX)
+        self._handing_in = asyncio.Lock()
         self._off_told = False
         self._verifying = 0
         self._recent: OrderedDict[str, tuple[Asking, Hit]] = OrderedDict()
-        self._heard = 0
         self._hear_at_s = 0.0
 
     # --- what holds now ------------------------------------------------------------------------
@@ -130,11 +142,14 @@ class Guarding:
             self._parts.later(self._verify(asking, hit, regenerate))
 
     def _observe(self, asking: Asking, seen: Observed) -> None:
-        self._state = observe(self._state, path_of(asking.scope), seen, self._policy)
-        self._note()
-        if time.monotonic() >= self._hear_at_s:
-            self._hear_at_s = time.monotonic() + _HEAR_EVERY_S
-            self._parts.queued(self.hear(), name="guard:told")
+        self._happened(asking, seen)
+        if len(self._unsaved) >= _TOGETHER or time.monotonic() >= self._hear_at_s:
+            self._hand_in_later()
+
+    def _happened(self, asking: Asking, seen: Observed | Judgement) -> None:
+        happening = Happening(path=path_of(asking.scope), seen=seen)
+        self._unsaved.append(happening)
+        self._state = counted(self._state, (happening,), self._policy)
 
     async def _verify(self, asking: Asking, hit: Hit, regenerate: Regenerate) -> None:
         self._verifying += 1
@@ -169,13 +184,7 @@ class Guarding:
         by: str = "verification",
     ) -> None:
         """Note a verdict on a hit; one that was wrong is taken out of service."""
-        self._state = judge(
-            self._state,
-            path_of(asking.scope),
-            similarity=hit.similarity,
-            agreed=agreed,
-            policy=self._policy,
-        )
+        self._happened(asking, Judgement(similarity=hit.similarity, agreed=agreed))
         self._parts.emit(
             Judged,
             asking,
@@ -192,7 +201,7 @@ class Guarding:
                 self._parts.store.quarantine(asking.scope, hit.entry.id, reason=f"bad_hit:{by}")
             )
         self._tell(asking)
-        self._note(at_once=True)
+        self._hand_in_later()
 
     def _tell(self, asking: Asking) -> None:
         """Tell the operator, once, that no threshold keeps the bound."""
@@ -207,60 +216,99 @@ class Guarding:
 
     # --- what is kept --------------------------------------------------------------------------
 
-    async def recall(self) -> None:
-        """Take up what an earlier process learned, and what was told meanwhile."""
-        store = self._parts.store
-        if store is None:
-            return
-        kept = await store.recall(DEPLOYMENT, "guard", self._deployment, now=self._clock())
-        if kept is not None:
-            with contextlib.suppress(
-                KeyError, TypeError, ValueError
-            ):  # another version's: learn anew
-                self._state = state_from_json(kept)
-                self._heard = int(kept.get("heard", 0))
-        await self.hear()
+    def _hand_in_later(self) -> None:
+        if self._parts.store is not None:
+            self._parts.queued(self.hand_in(), name="guard")
 
-    async def hear(self) -> None:
-        """Count the verdicts that came from outside since the last look."""
+    async def hand_in(self) -> None:
+        """Add what was seen here to what all have seen, and go on from there."""
         store = self._parts.store
         if store is None:
             return
+        async with self._handing_in:
+            self._hear_at_s = time.monotonic() + _HEAR_EVERY_S
+            for _ in range(_TRIES):
+                if await self._handed_in(store):
+                    return
+
+    async def _handed_in(self, store: Store) -> bool:
+        kept = await self._recalled(store)
+        told = await self._told(store, kept.heard)
+        mine = tuple(self._unsaved)
+        together = counted(kept.state, (*told.happenings, *mine), self._policy)
+        if (mine or told.happenings) and not await self._exchanged(
+            store, together, heard=told.last, seen=kept.version
+        ):
+            return False
+        for _ in mine:
+            self._unsaved.popleft()
+        self._state = counted(together, self._unsaved, self._policy)
+        return True
+
+    async def _recalled(self, store: Store) -> _Kept:
+        kept = await store.recall(DEPLOYMENT, "guard", self._deployment, now=self._clock())
+        return _Kept() if kept is None else _kept(kept)
+
+    async def _exchanged(
+        self, store: Store, together: GuardState, *, heard: int, seen: int
+    ) -> bool:
+        now = self._clock()
+        return await store.exchange(
+            DEPLOYMENT,
+            "guard",
+            self._deployment,
+            {**state_json(together), "heard": heard, "version": seen + 1},
+            seen=seen,
+            now=now,
+            expire_at=now + _KEPT,
+        )
+
+    async def _told(self, store: Store, heard: int) -> _Heard:
+        """Return the verdicts from outside that nobody has counted yet."""
         key = told_key(self._deployment)
         kept = await store.recall(DEPLOYMENT, "guard", key, now=self._clock())
-        for number, told in (kept or {}).get("items", ()):
-            if number > self._heard:
-                self._heard = number
-                self._count(told)
+        items = [(int(at), told) for at, told in (kept or {}).get("items", ()) if at > heard]
+        return _Heard(
+            happenings=tuple(each for _, told in items if (each := _happening(told)) is not None),
+            last=max((at for at, _ in items), default=heard),
+        )
 
-    def _count(self, told: JsonObject) -> None:
-        with contextlib.suppress(KeyError, TypeError, ValueError):  # another version's
-            self._state = judge(
-                self._state,
-                tuple(map(str, told["path"])),
-                similarity=float(told["similarity"]),
-                agreed=bool(told["agreed"]),
-                policy=self._policy,
-            )
-            self._note(at_once=True)
 
-    def _note(self, *, at_once: bool = False) -> None:
-        self._unsaved += 1
-        if (at_once or self._unsaved >= 100) and self._parts.store is not None:
-            self._unsaved = 0
-            self._parts.queued(self._save(), name="guard")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What all processes have counted: up to which verdict from outside, as which version."""
 
-    async def _save(self) -> None:
-        store, now = self._parts.store, self._clock()
-        if store is not None:
-            await store.remember(
-                DEPLOYMENT,
-                "guard",
-                self._deployment,
-                {**state_json(self._state), "heard": self._heard},
-                now=now,
-                expire_at=now + _KEPT,
-            )
+    state: GuardState = field(default_factory=GuardState)
+    heard: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """Verdicts from outside, and the number of the last one."""
+
+    happenings: tuple[Happening, ...]
+    last: int
+
+
+def _kept(value: JsonObject) -> _Kept:
+    """Read the state; one of another version of ragcache is learned anew."""
+    version = int(value.get("version", 0))
+    try:
+        return _Kept(
+            state=state_from_json(value), heard=int(value.get("heard", 0)), version=version
+        )
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return _Kept(version=version)
+
+
+def _happening(told: JsonObject) -> Happening | None:
+    """Read a verdict from outside; None for one of another version of ragcache."""
+    try:
+        seen = Judgement(similarity=float(told["similarity"]), agreed=bool(told["agreed"]))
+        return Happening(path=tuple(map(str, told["path"])), seen=seen)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def path_of(scope: Scope) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from ..events import Answered, Hooks
 from ..flight import Flight
 from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
-from ..lookup.guard import Standing
+from ..lookup import Standing
 from ..protocols import Embedder, Mirrored, Named, Store, Target, Watched
 from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
@@ -178,7 +178,7 @@ class Pipeline:
 
     async def _recall(self) -> None:
         try:
-            await self._guarding.recall()
+            await self._guarding.hand_in()
         except StoreUnavailableError as error:
             _log.warning("what was learned of the error rate is not at hand: %s", error)
 

@@ -207,6 +207,22 @@ class PairStore:
             tenant, kind, key, value, now=now, expire_at=expire_at, principal=principal
         )
 
+    async def exchange(
+        self,
+        tenant: TenantId,
+        kind: str,
+        key: str,
+        value: JsonObject,
+        *,
+        seen: int,
+        now: datetime,
+        expire_at: datetime,
+    ) -> bool:
+        """Keep a state in place of the version that was seen; return whether it is kept."""
+        return await self.truth.exchange(
+            tenant, kind, key, value, seen=seen, now=now, expire_at=expire_at
+        )
+
     @asynccontextmanager
     async def alone(self, scope: Scope, key: str) -> AsyncIterator[bool]:
         """Hold the turn of a key in Redis; in Postgres while Redis is down."""

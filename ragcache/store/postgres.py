@@ -365,6 +365,30 @@ class PostgresStore:
         async with self._writing(tenant) as connection:
             await connection.execute(_STATE["remember"], values)
 
+    async def exchange(
+        self,
+        tenant: TenantId,
+        kind: str,
+        key: str,
+        value: JsonObject,
+        *,
+        seen: int,
+        now: datetime,
+        expire_at: datetime,
+    ) -> bool:
+        """Keep a state in place of the version that was seen; return whether it is kept."""
+        values = {
+            "tenant": storable(tenant),
+            "kind": kind,
+            "key": storable(key),
+            "value": json.dumps(dict(value)),
+            "seen": seen,
+            "now": now,
+            "expire_at": expire_at,
+        }
+        async with self._writing(tenant) as connection:
+            return (await connection.execute(_STATE["exchange"], values)).rowcount == 1
+
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
         """Hold the turn of a key inside its scope; yields False while another process has it.
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 
 #: These take memory: a server that is full refuses them.
-_GROWING = frozenset({"put", "remember"})
+_GROWING = frozenset({"put", "remember", "exchange"})
 #: These belong to no tenant's clock.
 _BARE = frozenset({"take", "give"})
 

@@ -304,6 +304,30 @@ class RedisStore:
             places.writer(tenant, principal) if principal else "",
         )
 
+    async def exchange(
+        self,
+        tenant: TenantId,
+        kind: str,
+        key: str,
+        value: JsonObject,
+        *,
+        seen: int,
+        now: datetime,
+        expire_at: datetime,
+    ) -> bool:
+        """Keep a state in place of the version that was seen; return whether it is kept."""
+        kept = await self._write(
+            "exchange",
+            places.prefix(tenant),
+            places.state(kind, key),
+            json.dumps(dict(value)),
+            entries.micros(expire_at),
+            max(1, lifetime_ms(now, expire_at)),
+            seen,
+            entries.micros(now),
+        )
+        return bool(kept)
+
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
         """Hold the turn of a key inside its scope; yields False while another process has it.
 

@@ -18,6 +18,19 @@ VALUES (%(tenant)s, %(kind)s, %(key)s, %(principal)s, %(value)s::json, %(expire_
 ON CONFLICT (tenant, kind, key) DO UPDATE
    SET value = excluded.value, principal = excluded.principal, expire_at = excluded.expire_at
 
+-- name: exchange
+-- In place of the version that was seen, and of no other: where two count at the same time, one of
+-- them finds its version gone and counts again.
+INSERT INTO ragcache.state AS s (tenant, kind, key, value, expire_at)
+SELECT %(tenant)s, %(kind)s, %(key)s, %(value)s::json, %(expire_at)s
+ WHERE %(seen)s = 0
+    OR EXISTS (SELECT FROM ragcache.state o
+                WHERE o.tenant = %(tenant)s AND o.kind = %(kind)s AND o.key = %(key)s)
+ON CONFLICT (tenant, kind, key) DO UPDATE
+   SET value = excluded.value, expire_at = excluded.expire_at
+ WHERE CASE WHEN s.expire_at > %(now)s
+            THEN coalesce((s.value ->> 'version')::bigint, 0) ELSE 0 END = %(seen)s
+
 -- name: ensure
 -- The row must exist before it can be locked.
 INSERT INTO ragcache.state (tenant, kind, key, value, expire_at)

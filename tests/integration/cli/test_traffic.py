@@ -194,8 +194,8 @@ async def test_feedback_reaches_the_guard_of_running_processes(
     cache, other = await make(**parts), await make(**parts)
     cli("feedback", f"{recorded}-h0", "--tenant", recorded)
     for running in (cache, other):
-        await running._guarding.hear()
-        await running._guarding.hear()
+        await running._guarding.hand_in()
+        await running._guarding.hand_in()
         evidence = running._guarding._state.levels[""]
         assert (evidence.judged.sum(), evidence.wrong.sum()) == (1.0, 1.0)
     await cache._parts.settled()

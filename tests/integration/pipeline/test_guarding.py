@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from ragcache.errors import StoreUnavailableError
 from ragcache.events import Degraded, Judged
-from ragcache.lookup.guard import GuardPolicy
+from ragcache.lookup import GuardPolicy, Judgement
 from ragcache.types import Document, Request
 from tests.doubles.upstream import Reply
 
@@ -141,3 +144,66 @@ async def test_what_was_learned_outlives_the_process(make, upstream, tenant, par
     await first._parts.settled()
     second = await make()
     assert second.standing(ask(tenant)).judged == 1
+
+
+async def test_two_processes_count_together_and_neither_writes_over_the_other(
+    make, upstream, tenant, paraphrased
+):
+    one, other = await make(draw=lambda: 0.0), await make(draw=lambda: 0.0)
+    await store(one, upstream, tenant)
+    for cache in (one, other, one, other, other):
+        assert (await cache.answer(ask(tenant))).status.hit == "semantic"
+        await cache._parts.settled()
+    for cache in (one, other):
+        await cache._guarding.hand_in()
+        assert cache.standing(ask(tenant)).judged == 5
+    late = await make()
+    assert late.standing(ask(tenant)).judged == 5
+    assert late._guarding._state.levels[""].hits == 5
+    assert late._guarding._state.verifications == 5
+
+
+async def test_processes_that_hand_in_at_once_lose_nothing(make, upstream, tenant, paraphrased):
+    caches = [await make() for _ in range(4)]
+    await store(caches[0], upstream, tenant)
+    for cache in caches:
+        for _ in range(5):
+            await cache.answer(ask(tenant))
+    await asyncio.gather(*(cache._guarding.hand_in() for cache in caches))
+    for cache in caches:
+        await cache._guarding.hand_in()
+    assert {cache._guarding._state.levels[""].hits for cache in caches} == {20}
+
+
+async def test_what_was_seen_while_the_store_was_away_is_handed_in_later(
+    make, upstream, tenant, paraphrased
+):
+    cache = await make()
+    await store(cache, upstream, tenant)
+    await cache._parts.settled()
+    recall = cache.store.recall
+
+    async def away(*_, **__):
+        raise StoreUnavailableError("away")
+
+    cache.store.recall = away
+    await cache.answer(ask(tenant))
+    with pytest.raises(StoreUnavailableError):
+        await cache._guarding.hand_in()
+    cache.store.recall = recall
+    await cache._guarding.hand_in()
+    assert (await make())._guarding._state.levels[""].hits == 1
+
+
+async def test_small_tenants_of_one_deployment_are_certified_together(
+    make, upstream, tenant, paraphrased
+):
+    cache = await make()
+    for at in range(50):
+        asking = cache._asking(ask(f"{tenant}-{at}"), cache.target)
+        for _ in range(13):
+            cache._guarding._happened(asking, Judgement(similarity=0.96, agreed=True))
+    await cache._guarding.hand_in()
+    other = await make()
+    assert other.standing(ask(f"{tenant}-new")).certified
+    assert other.standing(ask(f"{tenant}-new")).judged == 650

@@ -9,8 +9,11 @@ import pytest
 from ragcache.lookup import (
     GuardPolicy,
     GuardState,
+    Happening,
+    Judgement,
     Observed,
     anytime_upper,
+    counted,
     fixed_upper,
     needed_without_error,
     observe,
@@ -114,6 +117,59 @@ def test_a_raised_threshold_comes_down_after_enough_agreement() -> None:
     raised = standing(state, (), POLICY).threshold
     assert raised > POLICY.uncertified
     assert standing(hits(state, (), 1_500), (), POLICY).threshold < raised
+
+
+def held_back(state: GuardState, count: int, *, agreed: bool) -> GuardState:
+    """Candidates that were not served and were compared with the fresh answer."""
+    for _ in range(count):
+        seen = Observed(similarity=0.96, agreed=agreed)
+        state = observe(state, ("faq",), seen, POLICY)
+    return state
+
+
+def test_hits_go_off_where_all_are_wrong_and_on_again_after_enough_agreement() -> None:
+    state = GuardState()
+    for _ in range(60):
+        seen = Observed(similarity=1.0, served=True, agreed=False)
+        state = observe(state, ("faq",), seen, POLICY)
+    assert standing(state, ("faq",), POLICY).off
+    assert standing(held_back(state, 200, agreed=False), ("faq",), POLICY).off, "control"
+    state = held_back(state, 50_000, agreed=True)
+    assert not standing(state, ("faq",), POLICY).off
+
+
+def test_a_threshold_above_every_similarity_comes_down_though_nothing_is_served() -> None:
+    state = hits(GuardState(), ("faq",), 30_000)
+    for _ in range(4):
+        seen = Observed(similarity=1.0, served=True, agreed=False)
+        state = observe(state, ("faq",), seen, POLICY)
+    assert standing(state, ("faq",), POLICY).off
+    assert not standing(held_back(state, POLICY.enough + 1, agreed=True), ("faq",), POLICY).off
+
+
+def test_partitions_are_forgotten_before_they_are_too_many_and_what_they_saw_is_not() -> None:
+    state = hits(GuardState(), ("faq", "wrong"), 0, wrong=6)
+    for at in range(1_000):
+        state = observe(state, ("faq", f"p{at}"), Observed(similarity=0.95, served=True), POLICY)
+        state = observe(state, ("faq", f"q{at}"), Observed(), POLICY)
+    assert len(state.levels) == 512
+    assert "faq/wrong" in state.levels, "an alarm is not forgotten"
+    assert "faq/p999" in state.levels
+    assert not any(name.startswith("faq/q") for name in state.levels), "nothing was found there"
+    assert state.levels[""].hits == state.levels["faq"].hits == 1_006
+    assert state.levels[""].lookups == 2_006
+
+
+def test_what_two_processes_saw_is_counted_together_in_any_order() -> None:
+    seen = [Observed(similarity=0.9 + at / 1_000, served=True) for at in range(50)]
+    mine = [Happening(path=("faq",), seen=each) for each in seen]
+    verdicts = [Judgement(similarity=each.similarity or 0.0, agreed=True) for each in seen]
+    theirs = [Happening(path=("faq",), seen=each) for each in verdicts]
+    one = counted(counted(GuardState(), mine, POLICY), theirs, POLICY)
+    other = counted(counted(GuardState(), theirs, POLICY), mine, POLICY)
+    assert standing(one, ("faq",), POLICY) == standing(other, ("faq",), POLICY)
+    assert (one.levels["faq"].hits, one.levels["faq"].hits_judged) == (50, 50)
+    assert one.verifications == other.verifications == 50
 
 
 def test_the_state_survives_json() -> None:

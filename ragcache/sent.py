@@ -91,16 +91,18 @@ class SentTurns:
 
     def remember(self, tenant: str, text: str, arrangement: Arrangement) -> None:
         """Note how a text was sent."""
+        key = _key(tenant, text)
         with self._lock:
-            self._known[_key(tenant, text)] = arrangement
-            self._known.move_to_end(_key(tenant, text))
+            self._known[key] = arrangement
+            self._known.move_to_end(key)
             while len(self._known) > self._size:
                 self._known.popitem(last=False)
 
     def find(self, tenant: str, text: str) -> Arrangement | None:
         """Return how this text was sent, None where it was not or that is forgotten."""
+        key = _key(tenant, text)
         with self._lock:
-            return self._known.get(_key(tenant, text))
+            return self._known.get(key)
 
 
 def _key(tenant: str, text: str) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.documents import Document as LangChainDocument
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolMessage
 from pydantic import BaseModel
@@ -72,21 +73,21 @@ def ask(
     retrievals = tuple(_retrievals(run, messages))
     formatted, documents = locate([message_of(m) for m in messages], _visible(retrievals))
     params = params_of(model, stop, kwargs)
+    asked = controls(metadata.get("ragcache"), kwargs.get("ragcache"))
     request = Request(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
         anonymous=who.tenant is None,
         principal=who.principal,
         question=_question(messages, formatted, retrievals),
-        documents=tuple(document_of(seen) for seen in documents),
-        history=tuple(message_of(m) for m in turns(messages)),
+        documents=tuple([document_of(seen) for seen in documents]),
+        history=tuple([message_of(m) for m in turns(messages)]),
         formatted=formatted,
         params=params,
+        **{**options.request, **asked, **switched_off(who, params)},
     )
-    fields = dict(options.request) | controls(metadata.get("ragcache"), kwargs.get("ragcache"))
-    fields |= switched_off(who, params)
     form = kwargs.get("response_format")
     return Asked(
-        request=request.replace(**fields),
+        request=request,
         formatted=formatted,
         is_anonymous=who.tenant is None,
         listeners=_listeners(retrievals, request.question),
@@ -138,6 +139,8 @@ def _visible(retrievals: Sequence[Retrieval]) -> tuple[Seen, ...]:
 
 def seen_of(document: Any) -> Seen | None:
     """Return a document of any make (after a checkpoint they are dicts); None if it is none."""
+    if isinstance(document, LangChainDocument):
+        return Seen(text=document.page_content, metadata=document.metadata, origin=document)
     if isinstance(document, str):
         return Seen(text=document, metadata={}, origin=document)
     if isinstance(document, Document):
@@ -162,15 +165,22 @@ def document_of(seen: Seen) -> Document:
     if isinstance(origin, Document):
         return origin
     metadata = seen.metadata
-    found = _field(origin, "id")
+    found = origin.id if isinstance(origin, LangChainDocument) else _field(origin, "id")
     access = metadata.get("access")
     return Document(
         text=seen.text,
-        source=next((str(metadata[k]) for k in _SOURCES if metadata.get(k)), ""),
+        source=_source_in(metadata),
         id=str(found) if found else None,
         metadata={str(k): v for k, v in metadata.items()},
         access=frozenset(map(str, access)) if isinstance(access, list | tuple | set) else _NONE,
     )
+
+
+def _source_in(metadata: Mapping[str, Any]) -> str:
+    for name in _SOURCES:
+        if value := metadata.get(name):
+            return str(value)
+    return ""
 
 
 _NONE: frozenset[str] = frozenset()

@@ -214,22 +214,23 @@ class CachedDoors:
         kind = InnerTarget if invocation.inner.lives_with_cache else kind
         model = invocation.inner.model
         binding = self._binding()
-        provider = binding.options.provider
+        said = binding.options.provider
+        provider = said or provider_of(model)
         wire = Wire(
             model=model,
             messages=invocation.messages,
             formatted=asked.formatted,
             tenant=asked.request.tenant,
             sent=binding.sent,
-            provider=provider,
-            takes_markers=(provider or provider_of(model)) == "anthropic",
+            provider=said,
+            takes_markers=provider == "anthropic",
             stateless=asked.is_anonymous,
             markers=binding.markers,
             marker_ttl_s=binding.marker_ttl_s,
         )
         target = kind(
             invocation,
-            provider=provider or provider_of(model),
+            provider=provider,
             name=identity_of(model),
             model_name=str(invocation.kwargs.get("model") or model_name_of(model)),
             prepare=wire.prepare,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
+from pydantic import BaseModel
 
 from ragcache.types import Call
 
@@ -14,16 +16,29 @@ _ADDRESSES = ("openai_api_base", "anthropic_api_url", "azure_endpoint", "base_ur
 
 def model_name_of(model: BaseChatModel) -> str:
     """Return the model's name as its provider knows it, "" where it does not say."""
-    names = (getattr(model, name, None) for name in _NAMES)
+    names = (_said(model, name) for name in _NAMES)
     return next((name for name in names if isinstance(name, str) and name), "")
 
 
 def base_url_of(model: BaseChatModel) -> str:
     """Return where the model is asked, "" where it does not say."""
-    addresses = (getattr(model, name, None) for name in _ADDRESSES)
+    addresses = (_said(model, name) for name in _ADDRESSES)
     found = next((a for a in addresses if isinstance(a, str) and a), None)
-    client = getattr(model, "root_client", None)
+    client = _said(model, "root_client")
     return found or str(getattr(client, "base_url", None) or "")
+
+
+def _said(model: BaseChatModel, name: str) -> Any:
+    """Return an attribute, None where there is none; a pydantic object is slow to say so."""
+    known = name in vars(model) or _may_have(type(model), name)
+    return getattr(model, name, None) if known else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _may_have(kind: type[BaseModel], name: str) -> bool:
+    answers_any = getattr(kind, "__getattr__", None) is not getattr(BaseModel, "__getattr__", None)
+    open_ended = answers_any or kind.model_config.get("extra") == "allow"
+    return open_ended or name in kind.model_fields or hasattr(kind, name)
 
 
 def identity_of(model: BaseChatModel) -> str:

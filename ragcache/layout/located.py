@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..types import Formatted, Message
 
@@ -52,8 +52,7 @@ class Cut:
         return self.head + self.separator.join(self.blocks) + self.tail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
+class _Span(NamedTuple):
     start: int
     end: int
     document: Seen
@@ -104,17 +103,30 @@ def _fullest(
 
     Turns before the last answer of the model are not ours to change: they were sent already.
     """
-    answered = max((at for at, m in enumerate(messages) if m.role == "assistant"), default=-1)
-    best, most = None, 0
     literals = [literal for d in documents if (literal := d.text.strip())]
+    if not literals:
+        return None
+    shortest = min(map(len, literals))
+    places = [place for place in _places(messages) if len(place[2]) >= shortest]
+    if len(places) == 1:
+        text = places[0][2]
+        return places[0] if any(_find(text, literal, 0) >= 0 for literal in literals) else None
+    best, most = None, 1
+    for place in places:
+        count = _count(place[2], literals)
+        if count >= most:
+            best, most = place, count
+    return best
+
+
+def _places(messages: Sequence[Message]) -> Iterator[tuple[int, int | None, str]]:
+    """Yield message, content part and text of all that may be changed."""
+    answered = max((at for at, m in enumerate(messages) if m.role == "assistant"), default=-1)
     for at, message in enumerate(messages):
         if at < answered and message.role not in ("system", "developer"):
             continue
         for part, text in texts_of(message):
-            count = _count(text, literals)
-            if count and count >= most:
-                best, most = (at, part, text), count
-    return best
+            yield at, part, text
 
 
 def _count(text: str, literals: Sequence[str]) -> int:
@@ -155,15 +167,44 @@ def cut(text: str, documents: Sequence[Seen]) -> Cut | str:
 
 
 def find_spans(text: str, documents: Sequence[Seen]) -> list[_Span]:
-    """Return where the documents stand, in the order of the text and without overlap."""
+    """Return where the documents stand, in the order of the text and without overlap.
+
+    Mostly all stand there in the order in which they were retrieved. Else the longest one is
+    looked for first: a shorter one may be a part of it.
+    """
+    found = _in_order(text, documents)
+    if found is not None:
+        return found
     taken: list[_Span] = []
     for document in sorted(documents, key=lambda d: -len(d.text)):
-        for literal in dict.fromkeys((document.text, document.text.strip())):
+        for literal in _literals(document):
             start = _free(text, literal, taken)
             if start >= 0:
                 taken.append(_Span(start=start, end=start + len(literal), document=document))
                 break
     return sorted(taken, key=lambda span: span.start)
+
+
+def _literals(document: Seen) -> Sequence[str]:
+    """Return the texts that a document may stand in a prompt as."""
+    stripped = document.text.strip()
+    return (document.text, stripped) if stripped != document.text else (stripped,)
+
+
+def _in_order(text: str, documents: Sequence[Seen]) -> list[_Span] | None:
+    """Return where the documents stand, each behind the one before; None where one does not."""
+    found: list[_Span] = []
+    behind = 0
+    for document in documents:
+        for literal in _literals(document):
+            start = _find(text, literal, behind) if literal.strip() else -1
+            if start >= 0:
+                break
+        else:
+            return None
+        behind = start + len(literal)
+        found.append(_Span(start=start, end=behind, document=document))
+    return found
 
 
 def _free(text: str, literal: str, taken: Sequence[_Span]) -> int:
@@ -218,8 +259,8 @@ class _Frame:
     def applied(
         self, bodies: Sequence[str], documents: tuple[Seen, ...], head: str, tail: str
     ) -> Cut:
-        prefixes = [_printed(self.before, d) for d in documents]
-        suffixes = [_printed(self.after, d) for d in documents]
+        prefixes = _printed_for_each(self.before, documents)
+        suffixes = _printed_for_each(self.after, documents)
         blocks = tuple(p + b + s for p, b, s in zip(prefixes, bodies, suffixes, strict=True))
         return Cut(
             head=head.removesuffix(prefixes[0]),
@@ -268,10 +309,20 @@ def _template(gap: str, before: Seen, after: Seen, sides: Sequence[Side]) -> tup
     tokens: list[Token] = [gap]
     for side in sides:
         document = after if side == "after" else before
-        for key, value in sorted(document.metadata.items(), key=lambda kv: -len(str(kv[1]))):
-            if isinstance(value, (str, int, float)) and str(value).strip():
-                tokens = _replaced(tokens, str(value), (side, str(key)))
+        for value, key in _values_in(gap, document):
+            tokens = _replaced(tokens, value, (side, key))
     return tuple(tokens)
+
+
+def _values_in(gap: str, document: Seen) -> list[tuple[str, str]]:
+    """Return the metadata values that a gap holds, with their keys, the longest first."""
+    found = [
+        (printed, str(key))
+        for key, value in document.metadata.items()
+        if isinstance(value, (str, int, float)) and (printed := str(value)) in gap
+        if printed.strip()
+    ]
+    return sorted(found, key=lambda pair: -len(pair[0])) if len(found) > 1 else found
 
 
 def _replaced(tokens: Sequence[Token], value: str, mark: tuple[Side, str]) -> list[Token]:
@@ -297,6 +348,12 @@ def _middle(template: Sequence[Token]) -> int | None:
     befores = [at for at in lasts if template[at][0] == "before"]
     at = befores[-1] + 1 if befores else 0
     return at if at < len(template) and isinstance(template[at], str) else None
+
+
+def _printed_for_each(tokens: Sequence[Token], documents: Sequence[Seen]) -> list[str]:
+    if all(isinstance(token, str) for token in tokens):
+        return [_printed(tokens, documents[0])] * len(documents)
+    return [_printed(tokens, document) for document in documents]
 
 
 def _printed(tokens: Sequence[Token], document: Seen) -> str:

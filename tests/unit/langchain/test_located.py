@@ -151,6 +151,14 @@ def test_a_document_quoted_in_the_question_is_no_block() -> None:
     assert quoted.text in found.tail
 
 
+def test_a_short_chunk_whose_words_stand_ahead_too_is_found_among_its_own() -> None:
+    seen = [Seen(text=text, metadata={}) for text in ("the crane is idle", "tide", "no berth")]
+    text = f"Answer by the tide table.\n\n{chr(10).join(d.text for d in seen)}\n\nWhen?"
+    found = cut(text, seen)
+    assert isinstance(found, Cut)
+    assert found.blocks == ("the crane is idle", "tide", "no berth")
+
+
 def test_the_same_chunk_twice_is_two_blocks() -> None:
     one, two = documents(5, 2)
     text = prompt("\n\n".join(d.text for d in (one, two, one)), 2)

@@ -40,6 +40,19 @@ class Snapshot:
     changes: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbourhood:
+    """What is stored near a question by whomever: for admission, never to be served.
+
+    Args:
+        own: How alike the writer's own entries are, the nearest first.
+        others: Entries of other writers, the nearest first; those that wait in quarantine too.
+    """
+
+    own: tuple[float, ...] = ()
+    others: tuple[Candidate, ...] = ()
+
+
 class Store(Protocol):
     """Where answers live. Every method works inside one tenant.
 
@@ -72,6 +85,30 @@ class Store(Protocol):
         self, scope: Scope, vector: Vector, *, embedder: str, now: datetime, limit: int
     ) -> Sequence[Candidate]:
         """Return the nearest servable entries of this scope, nearest first."""
+
+    async def neighbourhood(
+        self,
+        scope: Scope,
+        keys: Keys,
+        vector: Vector | None,
+        *,
+        embedder: str,
+        now: datetime,
+        own: int,
+        others: int,
+    ) -> Neighbourhood:
+        """Return what this scope holds near a question, or under its keys, whoever wrote it.
+
+        Args:
+            scope: Its principal is the writer; entries that ask for a right that it lacks are
+                left out, and so is what was taken out of service, has expired or changed.
+            keys: Of the question.
+            vector: Of the question; None where it has none.
+            embedder: Whose vector.
+            now: The moment.
+            own: So many of the writer's own are looked for at most.
+            others: So many of other writers.
+        """
 
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""

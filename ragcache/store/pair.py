@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from ..budget import Breaker, BreakerOpenError
 from ..errors import StoreError, StoreUnavailableError
-from ..protocols import BAD_SIGNATURE, Snapshot
+from ..protocols import BAD_SIGNATURE, Neighbourhood, Snapshot
 from ..types import (
     Candidate,
     Document,
@@ -123,6 +123,22 @@ class PairStore:
     ) -> Sequence[Candidate]:
         """Return the nearest servable entries of this scope, nearest first, from Postgres."""
         return await self.truth.find_similar(scope, vector, embedder=embedder, now=now, limit=limit)
+
+    async def neighbourhood(
+        self,
+        scope: Scope,
+        keys: Keys,
+        vector: Vector | None,
+        *,
+        embedder: str,
+        now: datetime,
+        own: int,
+        others: int,
+    ) -> Neighbourhood:
+        """Return what this scope holds near a question, whoever wrote it, from Postgres."""
+        return await self.truth.neighbourhood(
+            scope, keys, vector, embedder=embedder, now=now, own=own, others=others
+        )
 
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""

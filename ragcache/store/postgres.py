@@ -14,7 +14,7 @@ from pgvector.psycopg.vector import register_vector_info
 from psycopg.types import TypeInfo
 from psycopg_pool import AsyncConnectionPool
 
-from ..protocols import Snapshot
+from ..protocols import Neighbourhood, Snapshot
 from ..types import (
     Candidate,
     Document,
@@ -28,6 +28,7 @@ from ..types import (
     Vector,
 )
 from . import checks, invalidating
+from .around import neighbourhood
 from .errors import translated
 from .locks import Locks
 from .near import Near, Place
@@ -218,13 +219,7 @@ class PostgresStore:
             "embedder": storable(embedder),
             "now": now,
         }
-        place = Place(
-            tenant=values["tenant"],
-            partition=values["partition"],
-            embedder=values["embedder"],
-            dimensions=sound.size,
-            column=column_for(sound.size, halfvec=self._halfvec),
-        )
+        place = self._place(values, sound)
         reaches = [limit + beyond for beyond in _OVERREACH]
         graph = {"purpose": "indexed", "ef_search": str(max(_EF_SEARCH, *reaches))}
         indexed = self._near.indexed(place)
@@ -251,6 +246,40 @@ class PostgresStore:
             found += near_candidates(rows, scope, part)
         return tuple(found[:limit])
 
+    async def neighbourhood(
+        self,
+        scope: Scope,
+        keys: Keys,
+        vector: Vector | None,
+        *,
+        embedder: str,
+        now: datetime,
+        own: int,
+        others: int,
+    ) -> Neighbourhood:
+        """Return what this scope holds near a question, or under its keys, whoever wrote it.
+
+        Raises:
+            VectorError: The vector is NaN, zero or of another length than this embedder's.
+        """
+        values = {**scope_values(scope), **key_values(scope, keys), "now": now}
+        values |= {"own": own, "others": others, "embedder": storable(embedder)}
+        place = None
+        if vector is not None:
+            values["vector"] = sound = self._lengths.checked(vector, embedder)
+            place = self._place(values, sound)
+        async with self._rounds(scope.tenant, timeout_s=self._write_timeout_s) as rounds:
+            return await neighbourhood(rounds, scope, values, place)
+
+    def _place(self, values: Mapping[str, Any], vector: Vector) -> Place:
+        return Place(
+            tenant=values["tenant"],
+            partition=values["partition"],
+            embedder=values["embedder"],
+            dimensions=vector.size,
+            column=column_for(vector.size, halfvec=self._halfvec),
+        )
+
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""
         names = document_names(documents)
@@ -267,7 +296,7 @@ class PostgresStore:
     @asynccontextmanager
     async def _rounds(self, tenant: TenantId, **options: Any) -> AsyncIterator[Rounds]:
         await self._ready()
-        options["timeout_s"] = self._lookup_timeout_s
+        options.setdefault("timeout_s", self._lookup_timeout_s)
         async with round_trips(self._pool, tenant, **options) as rounds:
             yield rounds
 

@@ -17,6 +17,8 @@ from importlib.resources import files
 _GROWING = frozenset({"put", "remember", "exchange"})
 #: These belong to no tenant's clock.
 _BARE = frozenset({"take", "give"})
+#: These rank by likeness.
+_RANKING = frozenset({"near", "around"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,8 @@ def script(name: str) -> Script:
     """Return the script of `lua/<name>.lua`."""
     flags = "" if name in _GROWING else " flags=allow-oom"
     common = "" if name in _BARE else lua("common")
+    if name in _RANKING:
+        common += "\n" + lua("ranking")
     text = f"#!lua{flags}\n{common}\n{lua(name)}"
     return Script(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from ...errors import StoreError
-from ...protocols import Snapshot
+from ...protocols import Neighbourhood, Snapshot
 from ...types import (
     Candidate,
     Document,
@@ -171,6 +171,45 @@ class RedisStore:
         found, broken = entries.near_candidates(rows, scope)
         await self._put_aside(scope, broken)
         return tuple(found)
+
+    async def neighbourhood(
+        self,
+        scope: Scope,
+        keys: Keys,
+        vector: Vector | None,
+        *,
+        embedder: str,
+        now: datetime,
+        own: int,
+        others: int,
+    ) -> Neighbourhood:
+        """Return what this scope holds near a question, or under its keys, whoever wrote it.
+
+        Raises:
+            VectorError: The vector is NaN, zero or of another length than this embedder's.
+        """
+        sound = None if vector is None else self._lengths.checked(vector, embedder)
+        known, prefix = await self._ready(), places.prefix(scope.tenant)
+        compared = sound if known.vectors else None
+        alike, rows = await self._write(
+            "around",
+            prefix,
+            "" if compared is None else places.place(scope, embedder, compared.size),
+            places.space(scope),
+            places.writer(scope.tenant, scope.principal),
+            entries.micros(now),
+            own,
+            others,
+            known.vectors,
+            b"" if compared is None else compared.tobytes(),
+            0 if compared is None else compared.size,
+            _EXACTLY_UP_TO,
+            scope.partition,
+            keys=(f"{prefix}x:{keys.exact}", f"{prefix}m:{keys.normal}"),
+        )
+        found, broken = entries.near_candidates(rows, scope)
+        await self._put_aside(scope, broken)
+        return Neighbourhood(own=tuple(map(float, alike)), others=tuple(found))
 
     async def snapshot(self, scope: Scope, documents: Sequence[Document]) -> Snapshot:
         """Return the epoch of the namespace and the change numbers of the documents."""

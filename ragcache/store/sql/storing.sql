@@ -89,3 +89,36 @@ WITH leaving AS (
 )
 DELETE FROM ragcache.entry e USING leaving
  WHERE e.tenant = %(tenant)s AND e.id = leaving.id
+
+-- name: same_words
+-- Entries of other writers under either key, those that wait in quarantine too.
+SELECT e.id FROM ragcache.entry e
+ WHERE e.tenant = %(tenant)s
+   AND (e.exact_key = %(exact)s OR e.normal_key = %(normal)s)
+   AND e.partition = %(partition)s
+   AND e.principal <> %(principal)s
+   AND (e.state = 'live' OR e.state = 'quarantined' AND e.reason = '')
+   AND e.expire_at > %(now)s
+   AND e.epoch = coalesce(
+       (SELECT n.epoch FROM ragcache.namespace n
+         WHERE n.tenant = %(tenant)s AND n.namespace = %(namespace)s), 0)
+ ORDER BY e.created_at DESC, e.id
+ LIMIT %(others)s
+
+-- name: find_around
+-- The nearest rows of one partition, whoever wrote them and whether they wait or not. Every row is
+-- looked at: nobody waits for this.
+SELECT e.id, e.principal = %(principal)s,
+       e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions}) AS distance
+  FROM ragcache.entry e
+ WHERE e.tenant = %(tenant)s
+   AND e.partition = %(partition)s
+   AND e.embedder = %(embedder)s
+   AND e.dimensions = {dimensions} {graph}
+   AND (e.state = 'live' OR e.state = 'quarantined' AND e.reason = '')
+   AND e.expire_at > %(now)s
+   AND e.epoch = coalesce(
+       (SELECT n.epoch FROM ragcache.namespace n
+         WHERE n.tenant = %(tenant)s AND n.namespace = %(namespace)s), 0)
+ ORDER BY (e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions})) {exactly}
+ LIMIT %(reach)s

@@ -1,8 +1,8 @@
 """Pairs of questions: how many of the same meaning are served, and how many of another.
 
 A row is `{"a", "b", "same"}` or `{"cached", "query", "reuse"}`, with an optional `kind` or
-`category`. Each pair is a cache that holds the answer to the first question and is asked the
-second.
+`category`, and an optional `namespace`. Each pair is a cache that holds the answer to the first
+question and is asked the second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .questions import (
 )
 
 #: Thresholds of a sweep.
-SWEEP = tuple(round(0.50 + 0.01 * step, 2) for step in range(50))
+SWEEP = tuple(round(0.50 + 0.005 * step, 3) for step in range(100))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,7 @@ class Pair:
     asked: str
     same: bool
     kind: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,13 @@ def _pair(row: Mapping[str, Any], at: int) -> Pair:
             kind = str(row.get("kind") or row.get("category") or "")
             texts = row[stored], row[asked]
             if all(isinstance(text, str) for text in texts):
-                return Pair(stored=texts[0], asked=texts[1], same=bool(row[same]), kind=kind)
+                return Pair(
+                    stored=texts[0],
+                    asked=texts[1],
+                    same=bool(row[same]),
+                    kind=kind,
+                    namespace=str(row.get("namespace") or ""),
+                )
     raise ConfigError(
         f'row {at} is no pair: give {{"a", "b", "same"}} or {{"cached", "query", "reuse"}}'
     )
@@ -94,8 +101,8 @@ def run(
         embedder: Local ones are used in this thread.
         policy: The shipped one where none is given.
         threshold: Instead of the policy's.
-        ranker: A second opinion fitted by `calibrate`; its score takes the place of the
-            similarity, also for thresholds.
+        ranker: A fitted second opinion; its score takes the place of the similarity, also for
+            thresholds, and of the explanation of single words. All other gates keep their veto.
         sweep: Return a row for each threshold.
     """
     policy = policy or LookupPolicy()
@@ -113,9 +120,10 @@ def outcomes_of(
     *,
     policy: LookupPolicy,
     ranker: Ranker | None = None,
+    known: Mapping[str, Asked] | None = None,
 ) -> list[Outcome]:
     """Return what becomes of every pair at the policy's threshold."""
-    asked = understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
+    asked = known or understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
     for each in list(asked.values())[:5]:  # tables and caches are made before the clock runs
         read(each.text, each.embedding)
         _outcome(Pair(stored=each.text, asked=each.text, same=True), asked, policy, ranker)
@@ -136,6 +144,8 @@ def _outcome(
         similarity = ranker.score(stored.reading, now.reading, similarity)
     seconds = time.perf_counter() - began
     reason = "" if isinstance(found, Hit) else found.reason
+    if ranker is not None and reason == "words":
+        reason = ""
     return Outcome(pair=pair, similarity=similarity, reason=reason, seconds=seconds)
 
 

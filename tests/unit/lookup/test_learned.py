@@ -1,0 +1,80 @@
+"""A second opinion fitted on labelled pairs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ragcache.bench.rewording import paraphrases, traps
+from ragcache.errors import ConfigError
+from ragcache.lookup.features import features, tokens, vocabulary
+from ragcache.lookup.learned import Ranker, fit, fit_line
+from ragcache.lookup.reading import Reading, read
+from ragcache.lookup.trees import Trees, grow
+
+
+def pairs(count: int, seed: int) -> tuple[list[tuple[Reading, Reading, float]], np.ndarray]:
+    """Made-up pairs without an embedder: the similarity says nothing."""
+    rows = [*traps(count, seed=seed), *paraphrases(count, seed=seed)]
+    same = np.array([row.same for row in rows], dtype=bool)
+    return [(read(row.stored), read(row.asked), 0.9) for row in rows], same
+
+
+@pytest.fixture(scope="module")
+def ranker() -> Ranker:
+    return fit(*pairs(120, seed=3), embedder="none", trees=20)
+
+
+def test_it_tells_traps_from_paraphrases_that_it_has_not_seen(ranker: Ranker) -> None:
+    rows, same = pairs(60, seed=4)
+    scores = ranker.scores(rows)
+    assert scores[same].mean() > 0.8
+    assert scores[~same].mean() < 0.2
+
+
+def test_it_says_the_same_after_a_way_through_a_file(ranker: Ranker) -> None:
+    rows, _ = pairs(20, seed=5)
+    again = Ranker.from_json(json.loads(json.dumps(ranker.as_json())))
+    assert again.embedder == "none"
+    assert np.allclose(again.scores(rows), ranker.scores(rows), atol=0.01)
+
+
+def test_which_question_came_first_does_not_matter(ranker: Ranker) -> None:
+    rows, _ = pairs(20, seed=6)
+    turned = [(asked, stored, similarity) for stored, asked, similarity in rows]
+    assert np.allclose(ranker.scores(rows), ranker.scores(turned), atol=0.05)
+
+
+def test_a_file_of_another_version_or_shape_is_refused(ranker: Ranker) -> None:
+    plain = ranker.as_json()
+    with pytest.raises(ValueError, match="another version"):
+        Ranker.from_json({**plain, "schema": 1})
+    with pytest.raises(KeyError):
+        Ranker.from_json({name: value for name, value in plain.items() if name != "line"})
+    looped = {**plain["trees"], "left": np.zeros_like(plain["trees"]["left"]).tolist()}
+    with pytest.raises(ValueError, match="behind its parent"):
+        Trees.from_json(looped)
+
+
+def test_too_few_pairs_are_said_to_be_too_few() -> None:
+    with pytest.raises(ConfigError, match="50 pairs of either label"):
+        fit(*pairs(20, seed=1))
+
+
+def test_trees_and_line_find_what_a_feature_says() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.random((400, 5))
+    same = rows[:, 2] > 0.5
+    assert ((grow(rows, same, trees=30).means(rows) > 0.5) == same).mean() > 0.95
+    line = fit_line(rows, same)
+    assert ((line.log_odds(rows) > 0) == same).mean() > 0.9
+    assert int(np.argmax(np.abs(line.weight))) == 2
+
+
+def test_features_have_one_length_with_and_without_token_vectors() -> None:
+    one, other = read("How do I cancel?"), read("怎么取消？")
+    known = vocabulary([(one, other)])
+    assert len(features(known, one, other, 0.5)) == len(features(known, other, other, 1.0))
+    assert tokens("Is it 5pm, 办理？") == ["is", "it", "5", "pm", ",", "办", "理", "？"]

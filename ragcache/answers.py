@@ -11,6 +11,7 @@ from .layout import cited_labels, labels_of
 from .types import (
     UNKNOWN_USAGE,
     ZERO_USAGE,
+    Admit,
     Answer,
     CacheStatus,
     Citation,
@@ -21,6 +22,7 @@ from .types import (
     Layout,
     Lineage,
     Miss,
+    Reject,
     Request,
     Reuse,
     Usage,
@@ -135,18 +137,23 @@ def from_completion(
 
 def status_of(
     miss: Miss,
+    verdict: Admit | Reject,
     *,
     stored: bool | None,
     store_reason: str,
-    ttl_s: float | None,
     collapsed: bool,
 ) -> CacheStatus:
-    """Return the status of a request that went forward."""
+    """Return the status of a request that went forward.
+
+    Its detail is that of the miss; else, of a stored answer, "quarantined" where it waits for a
+    second voice, or "promoted" where it was that.
+    """
+    kept = verdict if stored and isinstance(verdict, Admit) else None
     return CacheStatus(
         fwd=miss.fwd,
         reason=miss.reason,
-        detail=miss.detail,
-        ttl_s=ttl_s if stored else None,
+        detail=miss.detail or (kept.detail if kept else ""),
+        ttl_s=kept.ttl_s if kept else None,
         stored=stored,
         store_reason=store_reason,
         collapsed=collapsed,

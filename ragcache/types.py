@@ -56,8 +56,8 @@ class Document:
     @property
     def names(self) -> tuple[str, ...]:
         """Every name under which a change of this document may be announced."""
-        names = (self.id, self.source, *self.aliases)
-        return tuple(dict.fromkeys(name for name in names if name))
+        names = [name for name in (self.id, self.source, *self.aliases) if name]
+        return tuple(dict.fromkeys(names)) if len(names) > 1 else tuple(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +266,11 @@ class Scope:
     namespace: str
     partition: Fingerprint
     access: frozenset[str] = frozenset()
+
+    @property
+    def is_the_tenants(self) -> bool:
+        """Whether no principal was named: the tenant is its own."""
+        return str(self.principal) == str(self.tenant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from .crowding import Bucket, Neighbour, RateLimit, full, hubs, is_crowded, is_hub_vector, take
-from .decision import decide, lifetime_s
+from .crowding import Bucket, RateLimit, full, hubs, is_crowded, is_hub_vector, take
+from .decision import decide, is_personal, lifetime_s
 from .policy import AdmissionPolicy
 from .promotion import Keep, Promote, decide_promotion
+from .sentinels import SENTINELS
 from .signature import KeyRing
 
 __all__ = [
+    "SENTINELS",
     "AdmissionPolicy",
     "Bucket",
     "Keep",
     "KeyRing",
-    "Neighbour",
     "Promote",
     "RateLimit",
     "decide",
@@ -22,6 +23,7 @@ __all__ = [
     "hubs",
     "is_crowded",
     "is_hub_vector",
+    "is_personal",
     "lifetime_s",
     "take",
 ]

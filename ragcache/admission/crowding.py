@@ -14,14 +14,14 @@ from ..types import Vector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """How many entries a principal may write: `burst` at once, `per_s` in the long run.
+    """How many entries may be written: `burst` at once, `per_s` in the long run.
 
     Raises:
         ConfigError: A value is not above zero.
     """
 
-    per_s: float = 1.0
-    burst: float = 60.0
+    per_s: float
+    burst: float
 
     def __post_init__(self) -> None:
         if not self.per_s > 0 or not self.burst >= 1:
@@ -56,24 +56,18 @@ def take(
     return replace(filled, tokens=tokens - cost), True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
-    """An entry near the one to be stored, and who wrote it."""
-
-    principal: str
-    similarity: float
-
-
-def is_crowded(
-    neighbours: Sequence[Neighbour], principal: str, *, radius: float = 0.90, most: int = 8
-) -> bool:
+def is_crowded(own: Sequence[float], *, radius: float, most: int) -> bool:
     """Return whether one principal holds a neighbourhood already.
 
     Without such a cap one writer can place so many entries around a popular question that
     nothing else is among the nearest.
+
+    Args:
+        own: How alike the principal's own entries are to the one to be stored.
+        radius: From which similarity on they are near.
+        most: So many may be.
     """
-    mine = sum(n.principal == principal and n.similarity >= radius for n in neighbours)
-    return mine >= most
+    return sum(similarity >= radius for similarity in own) >= most
 
 
 def hubs(spread: Mapping[str, float], *, z: float = 6.0, least: float = 5.0) -> frozenset[str]:
@@ -104,11 +98,14 @@ def is_hub_vector(
 
     Args:
         vector: Of the question to be stored, unit length.
-        sentinels: Vectors of questions of many kinds.
-        radius: From which similarity on they are near.
+        sentinels: Vectors of questions of many kinds, unit length.
+        radius: From which similarity on they are near; where an embedder finds the sentinels
+            themselves more alike than that, only what exceeds nearly all of their own likeness.
         most: Share of sentinels that may be near.
     """
-    if not sentinels:
+    if len(sentinels) < 2:
         return False
-    near = np.stack(list(sentinels)) @ vector >= radius
+    stacked = np.stack(list(sentinels))
+    among = (stacked @ stacked.T)[np.triu_indices(len(sentinels), k=1)]
+    near = stacked @ vector >= max(radius, float(np.quantile(among, 0.99)))
     return bool(near.mean() > most)

@@ -13,6 +13,7 @@ from ..keys import REMEMBERED_CHARS, content_hash, question_of
 from ..lookup.lexicon import english
 from ..lookup.words import words_of
 from ..types import Admit, Citation, Completion, EntryState, Lineage, Reject, Request
+from .canonical import beyond_the_question
 from .marks import (
     carries_instruction,
     changing,
@@ -178,6 +179,12 @@ def _poison(a: _Answered) -> str | None:
     return None
 
 
+def _canonical(a: _Answered) -> str | None:
+    if not a.shared or not a.policy.canonical:
+        return None
+    return beyond_the_question(a.request) or None
+
+
 def _citation(a: _Answered) -> str | None:
     if not a.request.documents or a.request.formatted is not None:
         return None  # without documents, or with labels that somebody else printed
@@ -242,11 +249,18 @@ def spelled_numbers(text: str) -> frozenset[str]:
     return frozenset(english.NUMBER_WORDS[word] for word in words if word in english.NUMBER_WORDS)
 
 
+def is_personal(request: Request, policy: AdmissionPolicy) -> bool:
+    """Return whether a question that others were to share in is its asker's own affair."""
+    if request.sharing == "private" or policy.personal == "allow":
+        return False
+    question = question_of(request)
+    return speaks_of_self(question) or bool(personal_data(question))
+
+
 def _personal(a: _Answered) -> str | None:
     if not a.shared or a.policy.personal == "allow":
         return None
-    question = question_of(a.request)
-    if speaks_of_self(question) or personal_data(question):
+    if is_personal(a.request, a.policy):
         return "the question is personal"
     if personal_data(a.completion.text) - personal_data(a.documents):
         return "the answer holds personal data"
@@ -267,6 +281,7 @@ _CHECKS: tuple[tuple[str, Callable[[_Answered], str | None]], ...] = (
     ("blank_question", _blank_question),
     ("temperature", _temperature),
     ("poison_check", _poison),
+    ("canonical_question", _canonical),
     ("citation", _citation),
     ("grounding", _grounding),
     ("personal", _personal),

@@ -87,7 +87,12 @@ _MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")
 _PHONE = re.compile(r"(?<![\w./-])\+?\(?\d[\d\s().-]{7,}\d(?![\w/])")
 _CARD = re.compile(r"(?<!\d)(?:\d[ -]?){12,19}(?!\d)")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}\b")
-_MY = re.compile(r"\b(?:my|mine|i am|i'm|i've|me)\b|我的|我家|本人", re.IGNORECASE)
+_MY = re.compile(
+    r"\b(?:my|mine|i am|i'm|i've)\b"
+    r"|(?<!\btell )(?<!\bshow )(?<!\bgive )(?<!\bhelp )(?<!\bteach )(?<!\blet )\bme\b"
+    r"|我的|我家|本人",
+    re.IGNORECASE,
+)
 _YOURS = _any(
     r"^\s*(?:hi|hello|dear|hey) [A-Z][a-z]+\s*[,!]",
     r"\byour (?:\w+ ){0,2}(?:balance|order|invoice|appointment|booking|claim|card|account|payment"

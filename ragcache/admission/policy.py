@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import ConfigError
+from ..lookup.policy import check_share
 
 Grounding = Literal["off", "numbers", "words"]
 Personal = Literal["reject", "allow"]
@@ -17,7 +18,17 @@ _CHANGING = {
     **dict.fromkeys(("weather", "forecast", "price", "prices", "exchange rate", "stock"), 300.0),
     **dict.fromkeys(("天气", "价格", "汇率", "股价"), 300.0),
 }
-_SWITCHES = ("require_documents", "injection", "quarantine", "allow_tool_calls")
+_SWITCHES = (
+    "require_documents",
+    "injection",
+    "canonical",
+    "quarantine",
+    "hubs",
+    "allow_tool_calls",
+)
+#: Rates of writing: how many in a second in the long run, and how many at once.
+_RATES = ("writes_per_s", "tenant_writes_per_s")
+_BURSTS = ("writes_at_once", "tenant_writes_at_once")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +48,23 @@ class AdmissionPolicy:
         require_documents: Store nothing that was answered without documents. Off for plain
             chat without retrieval.
         injection: Refuse questions, documents and answers with instruction marks.
+        canonical: Refuse shared entries whose question holds more than a question, or was put to
+            the model in other words than those that are stored.
         grounding: "numbers": numbers, ids, addresses and links of the answer must occur in
             the documents or the question; "words": its words must, too; "off".
         min_overlap: Least share of the answer's content words found in the documents, with
             `grounding="words"`.
         personal: "reject" stores answers with personal data only for their own principal.
         quarantine: Shared entries are served to their writer only, until promoted.
+        quorum: So many principals' own answers must agree before one is served to everybody whom
+            it is shared with; 0: an operator alone promotes.
+        neighbourhood: Most shared entries of one principal near a question.
+        neighbourhood_radius: From which similarity on a question is near.
+        hubs: Refuse shared entries whose question is near too many unrelated ones.
+        writes_per_s: Entries that a named principal may write in the long run, in each process.
+        writes_at_once: So many in a burst.
+        tenant_writes_per_s: The same for a tenant as a whole.
+        tenant_writes_at_once: Likewise.
         allow_tool_calls: Store answers that call tools (they may have side effects).
         max_temperature: Highest sampling temperature whose answers are stored.
 
@@ -59,10 +81,19 @@ class AdmissionPolicy:
     max_question_chars: int = 4_000
     require_documents: bool = True
     injection: bool = True
+    canonical: bool = True
     grounding: Grounding = "numbers"
     min_overlap: float = 0.5
     personal: Personal = "reject"
     quarantine: bool = True
+    quorum: int = 2
+    neighbourhood: int = 16
+    neighbourhood_radius: float = 0.95
+    hubs: bool = True
+    writes_per_s: float = 10.0
+    writes_at_once: int = 1_000
+    tenant_writes_per_s: float = 100.0
+    tenant_writes_at_once: int = 10_000
     allow_tool_calls: bool = False
     max_temperature: float = 2.0
 
@@ -74,8 +105,15 @@ class AdmissionPolicy:
         if self.ttl_jitter >= 1:
             raise ConfigError(f"ttl_jitter must be below 1, not {self.ttl_jitter!r}")
         _check_words(self.time_bound_words)
-        for name in ("max_answer_chars", "max_question_chars"):
+        for name in ("max_answer_chars", "max_question_chars", "neighbourhood", *_BURSTS):
             _check_number(name, getattr(self, name), least=1)
+        for name in _RATES:
+            _check_number(name, getattr(self, name), least=1e-6)
+        check_share("neighbourhood_radius", self.neighbourhood_radius)
+        if isinstance(self.quorum, bool) or self.quorum not in (0, *range(2, 101)):
+            raise ConfigError(
+                f"quorum must be 0 (operators alone) or 2 to 100, not {self.quorum!r}"
+            )
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false, not {getattr(self, name)!r}")

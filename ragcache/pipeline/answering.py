@@ -162,4 +162,4 @@ class Answers:
             revision=self._policies.revision,
             policy=self._policies.version,
         )
-        return ask(request, asked)
+        return ask(request, asked, self._policies.admission)

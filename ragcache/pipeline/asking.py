@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ..admission import AdmissionPolicy
+from ..admission import AdmissionPolicy, is_personal
 from ..keys import Identity, keys_of, scope_of
 from ..layout import LayoutPolicy
 from ..lookup import GuardPolicy, LookupPolicy, Reading
@@ -24,6 +24,7 @@ from ..types import (
     Request,
     Reuse,
     Scope,
+    Sharing,
 )
 
 
@@ -112,17 +113,21 @@ class Asking:
     #: Hashes of its blocks in the order to print them, where a schedule has chosen it.
     wanted: tuple[Fingerprint, ...] | None = None
     waited: Waited = field(default_factory=Waited, compare=False)
+    #: Who shares its prefixes: as the request says, also where its answer is personal.
+    prefix_sharing: Sharing = "private"
 
     @property
     def trust_group(self) -> tuple[str, ...]:
         """Who may share KV blocks and the order of documents."""
-        if self.request.sharing == "public":
+        if self.prefix_sharing == "public":
             return ("public",)
         return ("tenant", self.scope.tenant)
 
 
-def ask(request: Request, asked: Asked) -> Asking:
+def ask(request: Request, asked: Asked, policy: AdmissionPolicy | None = None) -> Asking:
     """Derive scope and keys.
+
+    By the policy a personal question is its principal's own, however the request was shared.
 
     Raises:
         MissingTenantError: The request names no tenant.
@@ -131,6 +136,9 @@ def ask(request: Request, asked: Asked) -> Asking:
     identity = Identity(
         target=asked.name, model=asked.model, revision=asked.revision, policy=asked.policy
     )
+    sharing = request.sharing
+    if policy is not None and is_personal(request, policy):
+        request = request.replace(sharing="private")
     scope = scope_of(request, identity)
     return Asking(
         request=request,
@@ -139,6 +147,7 @@ def ask(request: Request, asked: Asked) -> Asking:
         keys=keys_of(request, scope),
         request_id=str(request.metadata.get("request_id") or uuid.uuid4().hex),
         began_s=time.perf_counter(),
+        prefix_sharing=sharing,
     )
 
 

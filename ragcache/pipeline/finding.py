@@ -17,6 +17,7 @@ from ..types import Candidate, Entry, Hit, Miss, Request
 from .asking import Asking, Understanding
 from .guarding import Guarding, Regenerate
 from .parts import Parts
+from .spread import Spread
 
 
 class Finding:
@@ -36,6 +37,7 @@ class Finding:
         self._policy = policy
         self._keyring = keyring
         self._clock = clock
+        self._spread = Spread()
 
     async def find(self, asking: Asking, understanding: Understanding) -> Hit | Miss:
         """Return a hit, or why there is none.
@@ -148,7 +150,23 @@ class Finding:
         if isinstance(ruled, Hit):
             return ruled
         understanding.below = found if isinstance(found, Hit) else None
+        self._watch_for_hubs(asking, found, candidates)
         return _told(ruled, by_key)
+
+    def _watch_for_hubs(
+        self, asking: Asking, found: Hit | Miss, candidates: Sequence[Candidate]
+    ) -> None:
+        """Note what was near enough and did not fit; tell of an entry that never does."""
+        if isinstance(found, Hit) or not candidates:
+            return
+        nearest = candidates[0]
+        if nearest.similarity < self._policy.threshold:
+            return
+        if self._spread.in_vain(nearest.entry.id, question_of(asking.request)):
+            detail = (
+                f"entry {nearest.entry.id} is nearest to many questions that it does not answer"
+            )
+            self._parts.degraded(asking, "lookup", "hub", detail)
 
     def _decide(
         self,

@@ -27,7 +27,7 @@ from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
 from ..lookup import Standing
 from ..protocols import Embedder, Mirrored, Named, Store, Target, Watched
-from ..types import ZERO_USAGE, Admit, Answer, Chunk, Hit, Miss, Request
+from ..types import ZERO_USAGE, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
 from .arranging import Arranging
 from .asking import Asked, Asking, Outcome, Policies, Understanding, ask, utc_now
@@ -357,7 +357,7 @@ class Pipeline:
             revision=self._policies.revision,
             policy=self._policies.version,
         )
-        return ask(request, asked)
+        return ask(request, asked, self._policies.admission)
 
     def _target(self, given: Target | None) -> Target:
         target = given or self.target
@@ -427,9 +427,9 @@ class Pipeline:
     def _answered(self, asking: Asking, miss: Miss, outcome: Outcome, *, collapsed: bool) -> Answer:
         status = answers.status_of(
             miss,
+            outcome.verdict,
             stored=outcome.stored,
             store_reason=outcome.store_reason,
-            ttl_s=outcome.verdict.ttl_s if isinstance(outcome.verdict, Admit) else None,
             collapsed=collapsed,
         )
         answer = answers.from_completion(

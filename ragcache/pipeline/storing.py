@@ -7,7 +7,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from .. import admission, answers, lookup
@@ -21,6 +21,7 @@ from ..types import (
     Embedding,
     Entry,
     EntryId,
+    EntryState,
     Layout,
     Lineage,
     Miss,
@@ -30,6 +31,26 @@ from ..types import (
 from .asking import Asking, Understanding
 from .finding import leans_on_history
 from .parts import Parts
+from .rates import WriteRates
+from .sharing import Refused, Sharing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Put:
+    """Whether an answer is stored (None: under way), why not, and in which state."""
+
+    stored: bool | None
+    reason: str = ""
+    state: EntryState | None = None
+
+
+def _standing(verdict: Admit, put: _Put) -> Admit:
+    """Return the verdict with the state in which the answer was stored in the end."""
+    if put.state is None:
+        return verdict
+    promoted = verdict.state == "quarantined" and put.state == "live"
+    detail = "promoted" if promoted else "quarantined" if put.state == "quarantined" else ""
+    return replace(verdict, state=put.state, detail=detail)
 
 
 class Storing:
@@ -49,6 +70,10 @@ class Storing:
         self._keyring = keyring
         self._clock = clock
         self._draw = draw
+        self._rates = WriteRates(policy)
+        self._sharing = Sharing(
+            embedder=parts.embedder, policy=policy, keyring=keyring, clock=clock
+        )
 
     async def snapshot(self, asking: Asking) -> Snapshot | None:
         """Note what the answer will depend on, before the target is asked."""
@@ -73,33 +98,38 @@ class Storing:
         """Return the verdict, whether the answer is stored (None: under way), and why not."""
         began_s = time.perf_counter()
         lineage = answers.lineage(layout, completion)
-        verdict = self._decided(asking.request, completion, layout, lineage)
+        verdict = self._decided(asking, completion, layout, lineage)
         stored: bool | None = False
         reason = verdict.check if isinstance(verdict, Reject) else ""
         if isinstance(verdict, Admit):
             verdict = self._spread(asking.request, verdict)
             entry = self._entry(asking, completion, layout, lineage, verdict)
-            stored, reason = await self._put(asking, understanding, entry, snapshot)
+            put = await self._put(asking, understanding, entry, snapshot)
+            stored, reason = put.stored, put.reason
+            verdict = _standing(verdict, put)
         self._parts.emit(Admitted, asking, began_s, verdict=verdict, stored=stored, reason=reason)
         return verdict, stored, reason
 
     def _decided(
         self,
-        request: Request,
+        asking: Asking,
         completion: Completion,
         layout: Layout,
         lineage: tuple[Lineage, ...],
     ) -> Admit | Reject:
         if self._parts.store is None or self._keyring is None:
             return Reject(check="no_store", detail="there is no store, or no key to sign with")
-        return admission.decide(
-            request,
+        verdict = admission.decide(
+            asking.request,
             completion,
             lineage=lineage,
             citations=answers.labels(layout),
             policy=self._policy,
             now=self._clock(),
         )
+        if isinstance(verdict, Admit) and not self._rates.allow(asking.scope):
+            return Reject(check="write_rate", detail="principal or tenant writes too fast")
+        return verdict
 
     def _spread(self, request: Request, verdict: Admit) -> Admit:
         """Shorten a lifetime that nobody asked for by a random share: entries that were stored
@@ -139,30 +169,27 @@ class Storing:
         understanding: Understanding,
         entry: Entry,
         snapshot: Snapshot | None,
-    ) -> tuple[bool | None, str]:
+    ) -> _Put:
         """Store in the background; wait for the outcome only within its budget."""
         if self._parts.store is None or self._keyring is None:
-            return False, "no_store"
+            return _Put(stored=False, reason="no_store")
         if snapshot is None:
-            return False, "store_error"
+            return _Put(stored=False, reason="store_error")
         task = self._parts.queued(self._sign_and_put(asking, understanding, entry, snapshot))
         if task is None:
             self._parts.degraded(asking, "store", "queue_full")
-            return False, "store_queue_full"
+            return _Put(stored=False, reason="store_queue_full")
         patience_s = min(self._parts.budgets.put_s, max(0.0, self._parts.left_s(asking)))
         with self._parts.waiting(asking):
             done, _ = await asyncio.wait({task}, timeout=patience_s)
-        if not done:
-            return None, "store_pending"
-        reason = task.result()
-        return not reason, reason
+        return task.result() if done else _Put(stored=None, reason="store_pending")
 
     async def _sign_and_put(
         self, asking: Asking, understanding: Understanding, entry: Entry, snapshot: Snapshot
-    ) -> str:
+    ) -> _Put:
         store, keyring = self._parts.store, self._keyring
         if store is None or keyring is None:
-            return "no_store"
+            return _Put(stored=False, reason="no_store")
         embedding = await self._embedding(asking, understanding)
         entry = replace(
             entry,
@@ -171,12 +198,16 @@ class Storing:
             embedder=self._parts.embedder.id if self._parts.embedder and embedding else "",
         )
         try:
-            return await store.put(keyring.sign(entry), snapshot)
+            decided = await self._sharing.decided(store, entry, embedding)
+            if isinstance(decided, Refused):
+                return _Put(stored=False, reason=decided.reason)
+            reason = await store.put(keyring.sign(decided), snapshot)
         except IsolationError:
             raise
         except Exception as error:  # noqa: BLE001 -- a failed store never breaks a request; the event tells
             self._parts.degraded(asking, "store", "put_error", f"{type(error).__name__}: {error}")
-            return "store_error"
+            return _Put(stored=False, reason="store_error")
+        return _Put(stored=not reason, reason=reason, state=decided.state)
 
     async def _embedding(self, asking: Asking, understanding: Understanding) -> Embedding | None:
         if understanding.embedding is not None:

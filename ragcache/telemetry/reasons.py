@@ -108,9 +108,22 @@ NOT_STORED = {
     "blank_question": _r("the question holds no word"),
     "temperature": _r("it was sampled too hot to be worth repeating"),
     "poison_check": _r("question, answer or a cited document gives the model an instruction"),
+    "canonical_question": _r(
+        "it would be shared, and its question holds more than a question",
+        "put what stands beside the question into the system text",
+    ),
     "citation": _r("the answer cites a label that the prompt did not print"),
     "grounding": _r("the answer holds a number, id or link that no cited document has"),
     "personal": _r("it holds personal data and would be shared"),
+    "write_rate": _r(
+        "its principal, or the tenant, has written too much in too short a time",
+        "raise admission.writes_per_s or writes_at_once",
+    ),
+    "crowded": _r(
+        "its principal has stored many answers to questions nearly like it",
+        "raise admission.neighbourhood",
+    ),
+    "hub": _r("its question is near too many questions that have nothing to do with each other"),
     "ttl": _r("it would have expired already"),
     "epoch": _r("the namespace was invalidated while the answer was made"),
     "document_changed": _r("a document changed while the answer was made"),

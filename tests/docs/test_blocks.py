@@ -35,7 +35,7 @@ ELSEWHERE = {
     r".*make demo .*|.*=\S+ make demo": (
         "tests/docs/test_newcomer.py::test_a_folder_of_ones_own_reaches_a_hit"
     ),
-    r"make (install|test|prove|help|bench)": "tests/docs/test_blocks.py::test_make_knows_the_target",
+    r"make (install|check|test|prove|help|bench)": "tests/docs/test_blocks.py::test_make_knows_the_target",
     r"pip install .*": "tests/docs/test_blocks.py::test_what_is_installed_is_an_extra_of_ours",
     r"ragcache serve.*": "tests/integration/gateway/test_serving.py",
     r"ragcache stats --watch": "tests/docs/test_observability.py",

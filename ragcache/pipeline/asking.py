@@ -127,7 +127,8 @@ class Asking:
 def ask(request: Request, asked: Asked, policy: AdmissionPolicy | None = None) -> Asking:
     """Derive scope and keys.
 
-    By the policy a personal question is its principal's own, however the request was shared.
+    By the policy a personal question is its principal's own, however the request was shared. Where
+    nobody said whose it is, it is left as it is, and not stored.
 
     Raises:
         MissingTenantError: The request names no tenant.
@@ -137,7 +138,7 @@ def ask(request: Request, asked: Asked, policy: AdmissionPolicy | None = None) -
         target=asked.name, model=asked.model, revision=asked.revision, policy=asked.policy
     )
     sharing = request.sharing
-    if policy is not None and is_personal(request, policy):
+    if policy is not None and request.principal and is_personal(request, policy):
         request = request.replace(sharing="private")
     scope = scope_of(request, identity)
     return Asking(

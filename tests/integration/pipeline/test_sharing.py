@@ -229,6 +229,12 @@ async def test_a_personal_question_is_its_principals_own_however_it_was_shared(
     assert (await cache.answer(ask(tenant, "bob", question))).status.hit is None
 
 
+async def test_a_personal_question_of_nobody_in_particular_is_not_stored(make, upstream, tenant):
+    cache = await make(admission={"quarantine": False})
+    answer = await cache.answer(ask(tenant, None, "What is my fee?"))
+    assert (answer.status.stored, answer.status.store_reason) == (False, "personal")
+
+
 async def test_a_personal_answer_is_not_shared(make, upstream, tenant):
     cache = await make(admission={"quarantine": False})
     upstream.answer(Reply(text="Ask dana@example.test, the fee is 80."))

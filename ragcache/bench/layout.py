@@ -36,11 +36,13 @@ class _Pass:
     """One replay of a trace: what was printed where, and how long that took.
 
     The layout waits for nothing, so its own processor time is what a request waits for it; a
-    clock on the wall would time whatever else the machine does.
+    clock on the wall would time whatever else the machine does. No layout is kept: what is kept
+    is walked by the garbage collection, whose time counts as a request's.
     """
 
     sequences: list[list[tuple[Hashable, int]]] = field(default_factory=list)
-    layouts: list[Layout] = field(default_factory=list)
+    #: Of every block, as it was printed.
+    texts: dict[Hashable, str] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     moved: int = 0
@@ -50,7 +52,7 @@ class _Pass:
         ids = trace.requests[number][1]
         self.numbers.append(number)
         self.seconds.append(seconds)
-        self.layouts.append(layout)
+        self.texts.update((block.hash, block.text) for block in layout.blocks)
         self.sequences.append(
             [(block.hash, trace.tokens[ids[block.rank]]) for block in layout.blocks]
         )
@@ -209,16 +211,15 @@ class Bench:
         """
         plain = replace(self._policy, align_blocks=False)
         blocks = make_blocks(tuple(self._trace.documents.values()), policy=plain)
-        unpadded = {block.hash: self._count(block.text + BLOCK_SEPARATOR) for block in blocks}
-        printed: dict[str, int] = {}
+        unpadded: dict[Hashable, int] = {
+            block.hash: self._count(block.text + BLOCK_SEPARATOR) for block in blocks
+        }
+        printed = {key: self._count(text + BLOCK_SEPARATOR) for key, text in done.texts.items()}
         cache, total, computed = PrefixCache(), 0, 0
-        for layout in done.layouts:
-            for block in layout.blocks:
-                if block.text not in printed:
-                    printed[block.text] = self._count(block.text + BLOCK_SEPARATOR)
-            sequence = [(block.hash, printed[block.text]) for block in layout.blocks]
+        for served in done.sequences:
+            sequence = [(key, printed[key]) for key, _ in served]
             found = cache.serve(sequence)
-            total += sum(unpadded[block.hash] for block in layout.blocks)
+            total += sum(unpadded[key] for key, _ in sequence)
             computed += sum(tokens for _, tokens in sequence) - found // block_size * block_size
         return computed / total if total else 0.0
 

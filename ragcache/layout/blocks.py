@@ -71,14 +71,6 @@ def make_blocks(
     return tuple([_finish(draft, label) for draft, label in zip(drafts, labels, strict=True)])
 
 
-def body_of(document: Document, policy: LayoutPolicy) -> str:
-    """Return the text of a document as it is printed."""
-    if not policy.normalise_newlines:
-        return document.text
-    known = _known_text if len(document.text) <= _KNOWN_CHARACTERS else normal_text
-    return known(document.text)
-
-
 def identity_of(source: str, text: str) -> Fingerprint:
     """Return the hash of source and printed text that label and block hash come from."""
     name = source.encode("utf-8", "surrogatepass")
@@ -88,47 +80,44 @@ def identity_of(source: str, text: str) -> Fingerprint:
 
 
 def _merge(documents: Sequence[Document], policy: LayoutPolicy) -> list[_Draft]:
-    by_text: dict[str, list[tuple[int, Document]]] = {}
+    drafts: dict[str, _Draft] = {}
     for rank, document in enumerate(documents):
-        by_text.setdefault(body_of(document, policy), []).append((rank, document))
-    return [_draft(text, found, policy) for text, found in by_text.items() if text.strip()]
+        printed = _printed(document, policy)
+        same = drafts.get(printed.text)
+        if same is None:
+            drafts[printed.text] = _Draft(printed, (document,), rank)
+            continue
+        # The smallest source name, never the best ranked one: a label must not depend on rank.
+        smallest = printed if printed.source < same.printed.source else same.printed
+        drafts[printed.text] = _Draft(smallest, (*same.documents, document), same.rank)
+    return [draft for text, draft in drafts.items() if text and not text.isspace()]
 
 
-def _draft(text: str, found: Sequence[tuple[int, Document]], policy: LayoutPolicy) -> _Draft:
-    # The smallest source name, never the best ranked one: a label must not depend on rank.
-    chosen = found[0][1] if len(found) == 1 else min((d for _, d in found), key=_source)
+def _printed(document: Document, policy: LayoutPolicy) -> _Printed:
+    text, said = document.text, ""
+    if document.metadata and policy.metadata_keys:
+        said = _said(document.metadata, policy.metadata_keys)
     known = _known_print if len(text) <= _KNOWN_CHARACTERS else _print
-    return _Draft(
-        known(text, chosen.source, _attributes(chosen, policy)),
-        tuple(document for _, document in found),
-        found[0][0],
-    )
+    return known(text, document.source, said, policy.print_source, policy.normalise_newlines)
 
 
-def _source(document: Document) -> str:
-    return document.source
+def _said(metadata: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Return what the opening tag says of the metadata."""
+    named = [(key, metadata.get(key)) for key in keys]
+    return "".join([f" {key}={_quoted(value)}" for key, value in named if value not in (None, "")])
 
 
-def _attributes(document: Document, policy: LayoutPolicy) -> str:
-    """Return what the opening tag says beside the label."""
-    printed = policy.print_source and document.source
-    source = f" source={_quoted(document.source)}" if printed else ""
-    if not document.metadata:
-        return source
-    named = [(key, document.metadata.get(key)) for key in policy.metadata_keys]
-    said = [f" {key}={_quoted(value)}" for key, value in named if value not in (None, "")]
-    return source + "".join(said)
-
-
-def _print(text: str, source: str, attributes: str) -> _Printed:
+def _print(text: str, source: str, said: str, *policy: bool) -> _Printed:
+    print_source, normalise = policy
+    text = normal_text(text) if normalise else text
     identity = identity_of(source, text)
     number = int(identity, 16)
     digits = f"{number % 9 + 1}{number // 9}"
-    return _Printed(text, source, identity, digits, _free_tag(text), attributes)
+    named = f" source={_quoted(source)}" if print_source and source else ""
+    return _Printed(text, source, identity, digits, _free_tag(text), named + said)
 
 
 # The same documents come again and again: what is made of a short text is kept.
-_known_text = lru_cache(maxsize=_KNOWN_TEXTS)(normal_text)
 _known_print = lru_cache(maxsize=_KNOWN_TEXTS)(_print)
 
 

@@ -59,7 +59,8 @@ class GroupTree:
     def remember(self, plan: Plan, *, marks: MarkPlan | None = None, now_s: float = 0.0) -> None:
         """Note that a prompt was sent, with these marks."""
         support = self._support(plan) if marks is not None else ()
-        self.known = replace(self.known, marked=marks is not None)
+        if self.known.marked != (marks is not None):
+            self.known = replace(self.known, marked=marks is not None)
         self.tree.insert((plan.head, *plan.steps), now_s=now_s)
         if marks is not None:
             note_sent(

@@ -134,17 +134,23 @@ class _Walk:
     def _search(self, node: Node, value: float, tokens_left: int, path: tuple[int, ...]) -> None:
         if path and (value, node.visits) > self._best:
             self._best, self._best_path = (value, node.visits), path
-        if value + tokens_left < self._best[0] or self._visits_left <= 0:
+        if value + tokens_left < self._best[0] or self._visits_left <= 0 or not node.children:
             return
-        children = node.children
-        for key, at in self._left.items():
-            child = children.get(key)
-            if child is None or at in path or not self._tree.alive(child, self._now_s):
+        for at, child in self._steps(node):
+            if at in path or not self._tree.alive(child, self._now_s):
                 continue
             self._visits_left -= 1
             tokens = self._items[at].tokens
             worth = tokens * self._share(child)
             self._search(child, value + worth, tokens_left - tokens, (*path, at))
+
+    def _steps(self, node: Node) -> list[tuple[int, Node]]:
+        """Return this request's blocks among the children, the worst ranked first."""
+        left, children = self._left, node.children
+        if len(children) < len(left):
+            found = [(left[key], child) for key, child in children.items() if key in left]
+            return sorted(found, reverse=True) if len(found) > 1 else found
+        return [(at, children[key]) for key, at in left.items() if key in children]
 
     def _share(self, node: Node) -> float:
         written = not self._marked or node.record.written_at_s is not None
@@ -163,6 +169,8 @@ def tail(
     if len(rest) < 2:
         return tuple(rest)
     held, weights = _votes(items, known)
+    if not weights.size:
+        return tuple(rest)
     kept = np.where(held > 0, 1.0, _MISSING)
     for at in path:
         weights *= kept[at]
@@ -171,7 +179,7 @@ def tail(
     left[rest] = [items[at].tokens for at in rest]
     shared = (left > 0) @ tokens
     result: list[int] = []
-    for _ in rest:
+    for _ in rest[1:]:  # the last one has no choice
         scores = held @ (weights * shared * shared)
         scores *= left
         chosen = int(scores.argmax())

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..types import Fingerprint
+from .index import Index
 
 #: Sets of so many blocks are counted by number; of more, each request counts by itself.
 _MOST_BITS = 14
+_PLACES = np.arange(_MOST_BITS)
+_POWERS = np.exp2(_PLACES).astype(np.float32)
 #: Weight of one request in the share of blocks that come back.
 _LATEST = 1 / 24
 
@@ -30,7 +33,7 @@ class CoRetrieval:
         self._columns: list[tuple[Fingerprint, ...]] = [()] * max(8, max_requests)
         self._rows: dict[Fingerprint, bytearray] = {}
         self._names: dict[Fingerprint, tuple[str, ...]] = {}
-        self._by_name: dict[str, set[Fingerprint]] = {}
+        self._by_name: Index[Fingerprint] = Index()
         #: Share of the blocks of late requests that came before: 1 until requests tell.
         self.returning = 1.0
         self._next = 0
@@ -66,7 +69,7 @@ class CoRetrieval:
 
     def forget(self, names: Iterable[str]) -> tuple[Fingerprint, ...]:
         """Forget the blocks of documents that changed; return which, by document or block."""
-        found = {block for name in names for block in self._by_name.get(name, ())}
+        found = {block for name in names for block in self._by_name.find(name)}
         for block in found:
             self._drop(block)
         return tuple(found)
@@ -78,6 +81,8 @@ class CoRetrieval:
 
         One row a block, one column a set of blocks, 0 or 1; requests with none are left out.
         """
+        if not any(block in self._rows for block in blocks):
+            return np.zeros((len(blocks), 0)), np.zeros(0)
         none = bytes(self._row_bytes)
         packed = b"".join([self._rows.get(block, none) for block in blocks])
         rows = np.frombuffer(packed, dtype=np.uint8).reshape(len(blocks), self._row_bytes)
@@ -85,11 +90,12 @@ class CoRetrieval:
         if len(blocks) > _MOST_BITS:
             found = bits[:, bits.any(axis=0)].astype(np.float64)
             return found, np.ones(found.shape[1])
-        places = np.arange(len(blocks))
-        counts = np.bincount((1 << places).astype(np.uint16) @ bits, minlength=1)
+        numbers = _POWERS[: len(blocks)] @ bits.astype(np.float32)  # quicker than whole numbers
+        counts = np.bincount(numbers.astype(np.intp), minlength=1)
         counts[0] = 0
         sets = np.flatnonzero(counts)
-        return (sets >> places[:, None] & 1).astype(np.float64), counts[sets].astype(np.float64)
+        held = sets >> _PLACES[: len(blocks), None] & 1
+        return held.astype(np.float64), counts[sets].astype(np.float64)
 
     def _clear(self, at: int) -> None:
         keep = ~(1 << (at & 7)) & 0xFF
@@ -98,18 +104,13 @@ class CoRetrieval:
             if row is None:
                 continue
             row[at >> 3] &= keep
-            if not any(row):
+            if row.count(0) == len(row):
                 self._drop(block)
 
     def _name(self, block: Fingerprint, names: tuple[str, ...]) -> None:
         self._names[block] = (block, *names)
-        for name in self._names[block]:
-            self._by_name.setdefault(name, set()).add(block)
+        self._by_name.add(self._names[block], block)
 
     def _drop(self, block: Fingerprint) -> None:
         del self._rows[block]
-        for name in self._names.pop(block):
-            blocks = self._by_name[name]
-            blocks.discard(block)
-            if not blocks:
-                del self._by_name[name]
+        self._by_name.discard(self._names.pop(block), block)

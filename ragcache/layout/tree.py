@@ -14,6 +14,7 @@ from typing import Literal
 
 from ..types import Fingerprint
 from .engine import BlockHash
+from .index import Index
 from .plan import Step
 
 Eviction = Literal["lru", "lfu", "fifo"]
@@ -31,15 +32,19 @@ class Record:
 
 
 class Node:
-    """A piece of a prefix at its place: the same block behind another prefix is another node."""
+    """A piece of a prefix at its place: the same block behind another prefix is another node.
+
+    There are many of them, mostly without children and, where nothing is marked, without a record:
+    these are made when they are needed.
+    """
 
     __slots__ = (
+        "_record",
         "children",
         "engine_block",
         "key",
         "names",
         "parent",
-        "record",
         "tokens",
         "used_at_s",
         "visits",
@@ -49,13 +54,30 @@ class Node:
         self.key = key
         self.tokens = tokens
         self.parent = parent
-        self.children: dict[Fingerprint, Node] = {}
+        self.children = _NO_CHILDREN
         self.names: tuple[str, ...] = ()
-        self.record = Record()
+        self._record: Record | None = None
         #: The last KV block of the engine that ends inside this prefix.
         self.engine_block: BlockHash | None = None
         self.visits = 0
         self.used_at_s = 0.0
+
+    @property
+    def record(self) -> Record:
+        """What is known of the prefix that ends here, for the planning of marks."""
+        if self._record is None:
+            self._record = Record()
+        return self._record
+
+    def add(self, child: Node) -> None:
+        """Put a child behind this node."""
+        if self.children is _NO_CHILDREN:
+            self.children = {}
+        self.children[child.key] = child
+
+
+#: Of every node that has none; never written to.
+_NO_CHILDREN: dict[Fingerprint, Node] = {}
 
 
 class PrefixTree:
@@ -85,7 +107,7 @@ class PrefixTree:
         self.lifetime_s = lifetime_s
         self._eviction = eviction
         self._recency: OrderedDict[Node, None] = OrderedDict()
-        self._by_name: dict[str, set[Node]] = {}
+        self._by_name: Index[Node] = Index()
 
     def __len__(self) -> int:
         return len(self._recency)
@@ -155,14 +177,14 @@ class PrefixTree:
         """Forget every node of the named documents or blocks; return how many."""
         before = len(self)
         for name in names:
-            for node in list(self._by_name.get(name, ())):
+            for node in self._by_name.find(name):
                 if node in self._recency:
                     self.remove(node)
         return before - len(self)
 
     def clear(self) -> None:
         """Forget everything: the engine was reset."""
-        self.root.children.clear()
+        self.root.children = _NO_CHILDREN
         self._recency.clear()
         self._by_name.clear()
         self.tokens = 0
@@ -170,21 +192,16 @@ class PrefixTree:
     def _add(self, parent: Node, step: Step) -> Node:
         node = Node(step.key, step.tokens, parent)
         node.names = (step.key, *step.names)
-        parent.children[step.key] = node
+        parent.add(node)
         self._recency[node] = None
         self.tokens += node.tokens
-        for name in node.names:
-            self._by_name.setdefault(name, set()).add(node)
+        self._by_name.add(node.names, node)
         return node
 
     def _unlist(self, node: Node) -> None:
         del self._recency[node]
         self.tokens -= node.tokens
-        for name in node.names:
-            nodes = self._by_name[name]
-            nodes.discard(node)
-            if not nodes:
-                del self._by_name[name]
+        self._by_name.discard(node.names, node)
 
     def _touch(self, path: Sequence[Node]) -> None:
         if self._eviction == "fifo":

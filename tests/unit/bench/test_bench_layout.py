@@ -9,7 +9,10 @@ import pytest
 from ragcache.bench.layout import replay
 from ragcache.bench.simulation import AutomaticCache, MarkedCache, PrefixCache
 from ragcache.errors import ConfigError
+from ragcache.layout import LayoutPolicy
+from ragcache.layout.blocks import make_blocks
 from ragcache.providers import find_rules
+from ragcache.types import Document
 
 OPENAI_NEW = find_rules("openai", "gpt-5.6")
 OPENAI_OLD = find_rules("openai", "gpt-4o")
@@ -64,6 +67,17 @@ def test_options_cut_and_shuffle_the_trace(files):
 def test_limits_of_the_policy_reach_the_replay(files):
     paths = files([[0, 1, 2], [2, 1, 0], [1, 2, 0]])
     assert replay(*paths, max_displacement=0, rules=())["displacement"] == 0.0
+
+
+def test_an_engine_computes_again_what_fills_no_whole_block(files):
+    paths = files([[0, 1, 2], [0, 1, 2]])
+    documents = [Document(text=f"text {n} " * 20, source=str(n)) for n in range(3)]
+    blocks = make_blocks(documents, policy=LayoutPolicy())
+    length = sum(len(block.text + "\n\n") // 4 for block in blocks)
+    assert "computed" not in replay(*paths, rules=())
+    for size in (1, 16, 10 * length):
+        told = replay(*paths, rules=(), block_size=size)["computed"]
+        assert told == pytest.approx((length + length % size) / (2 * length))
 
 
 def test_documents_without_reuse_cost_what_they_cost_without_a_cache(files):

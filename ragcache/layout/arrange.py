@@ -77,11 +77,12 @@ def _own(request: Request, context: Context, conversation: Conversation | None) 
         head=head if earlier.placed or not request.history else start,
         blocks=(*(_reranked(p, again) for p in old), *placed),
         cuts=(*((p.message + len(system), p.end) for p in old), *((len(before), e) for e in ends)),
-        steps=steps or tuple(step_of(block, context) for block in placed),
+        steps=steps or tuple([step_of(block, context) for block in placed]),
         context=context,
         tail=tail,
+        dropped=fitted.dropped,
+        notes=_notes(fitted, earlier),
     )
-    layout = replace(layout, dropped=fitted.dropped, notes=_notes(fitted, earlier))
     if earlier.matched and conversation is not None:
         return replace(
             layout, predicted_tokens=_continued_tokens(layout, earlier, conversation, context)
@@ -129,7 +130,7 @@ def _fit(
 ) -> Fit:
     policy, count = context.policy, context.count
     if policy.window_tokens is None:
-        return Fit(documents=tuple(d for block in blocks for d in block.documents))
+        return Fit(documents=tuple([d for block in blocks for d in block.documents]))
     fixed = sum(count(message.text()) for message in before)
     fixed += count(tail_text(request.question, volatile=request.volatile))
     budget = policy.window_tokens - policy.reserve_tokens - fixed

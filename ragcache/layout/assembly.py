@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..types import Block, Fingerprint, JsonObject, Layout, Message
+from ..types import Block, Document, Fingerprint, JsonObject, Layout, Message
 from .forest import GroupTree
 from .ordering import Item, order_blocks
 from .plan import Count, Part, Plan, Step
@@ -41,7 +41,9 @@ def head_of(parts: Sequence[Part], count: Count) -> Step:
     for part in parts:
         text = part.text.encode("utf-8", "surrogatepass")
         digest.update(b":%d:%b" % (len(text), text))
-    return Step(key=Fingerprint(digest.hexdigest()), tokens=sum(count(part.text) for part in parts))
+    return Step(
+        key=Fingerprint(digest.hexdigest()), tokens=sum([count(part.text) for part in parts])
+    )
 
 
 def ordered(
@@ -52,7 +54,7 @@ def ordered(
         places = {key: at for at, key in enumerate(context.wanted)}
         return tuple(sorted(blocks, key=lambda b: places.get(b.hash, len(places) + b.rank)))
     items = [Item(block.hash, context.tokens_of(block), block.text) for block in blocks]
-    tokens = head.tokens + sum(item.tokens for item in items)
+    tokens = head.tokens + sum([item.tokens for item in items])
     if not moving or tokens < context.policy.min_prefix_tokens:
         return tuple(blocks)
     tree = context.tree
@@ -63,7 +65,7 @@ def ordered(
         start=tree.tree.root.children.get(head.key) if tree is not None else None,
         now_s=context.now_s,
     )
-    return tuple(blocks[at] for at in order)
+    return tuple([blocks[at] for at in order])
 
 
 def step_of(block: Block, context: Context) -> Step:
@@ -88,6 +90,8 @@ def finished(
     steps: tuple[Step, ...],
     context: Context,
     tail: str = "",
+    dropped: tuple[Document, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Layout:
     """Return the layout with its boundaries, its prediction, and what is to be remembered.
 
@@ -99,20 +103,26 @@ def finished(
         messages=messages,
         tools=tools,
         blocks=blocks,
+        dropped=dropped,
+        notes=notes,
         boundaries=boundaries_of(messages, parts, cuts),
         predicted_tokens=_reused(head, steps, context),
         plan=Plan(
             head=head,
             steps=steps,
-            ranked=tuple(b.hash for b in sorted(blocks, key=lambda block: block.rank)),
+            ranked=tuple([b.hash for b in sorted(blocks, key=_rank)]),
             names={b.hash: named.get(b.hash) or _names_of(b) for b in blocks},
             parts=parts,
             cuts=cuts,
             total_tokens=head.tokens
-            + sum(step.tokens for step in steps)
+            + sum([step.tokens for step in steps])
             + context.count(_behind(messages, cuts) if cuts else tail),
         ),
     )
+
+
+def _rank(block: Block) -> int:
+    return block.rank
 
 
 def _behind(messages: Sequence[Message], cuts: Sequence[tuple[int, int]]) -> str:

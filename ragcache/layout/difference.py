@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import AnyStr
 
 from .plan import Part
 
@@ -28,17 +29,25 @@ def first_difference(before: Sequence[Part], after: Sequence[Part]) -> Differenc
     """Return the first difference, or None where one prompt only continues the other."""
     at = 0
     for old, new in zip(before, after, strict=False):
-        old_bytes = old.text.encode("utf-8", "surrogatepass")
-        new_bytes = new.text.encode("utf-8", "surrogatepass")
-        if old_bytes != new_bytes or old.name != new.name:
-            offset = common_bytes(old_bytes, new_bytes)
+        if old.text != new.text or old.name != new.name:
+            offset = _common(old.text, new.text)
             inside = max(0, offset - new.mark)
             return Difference(part=new.name, offset=inside, at=at + offset)
-        at += len(new_bytes)
+        at += len(new.text if new.text.isascii() else _bytes(new.text))
     return None
 
 
-def common_bytes(before: bytes, after: bytes) -> int:
+def _common(before: str, after: str) -> int:
+    if before.isascii() and after.isascii():  # its characters are its bytes
+        return common_bytes(before, after)
+    return common_bytes(_bytes(before), _bytes(after))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def common_bytes(before: AnyStr, after: AnyStr) -> int:
     """Return the length of the common prefix."""
     low, high = 0, min(len(before), len(after))
     while low < high:

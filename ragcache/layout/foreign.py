@@ -77,10 +77,16 @@ def foreign_layout(request: Request, formatted: Formatted, context: Context) -> 
     if reason or not formatted.blocks:
         head = head_of(parts_of(formatted.messages, tools), context.count)
         layout = finished(
-            formatted.messages, tools, head=head, blocks=(), cuts=(), steps=(), context=context
+            formatted.messages,
+            tools,
+            head=head,
+            blocks=(),
+            cuts=(),
+            steps=(),
+            context=context,
+            notes=(f"sent unchanged: {reason}",) if reason else (),
         )
-        notes = (f"sent unchanged: {reason}",) if reason else ()
-        return replace(layout, blocks=_standing(request.documents), notes=notes)
+        return replace(layout, blocks=_standing(request.documents))
     known = len(formatted.blocks)
     blocks = _located(formatted, request.documents[:known])
     ahead = parts_of(formatted.messages[: formatted.index], tools)
@@ -92,7 +98,7 @@ def foreign_layout(request: Request, formatted: Formatted, context: Context) -> 
         head=head,
         blocks=placed,
         cuts=cuts_of(formatted, [block.text for block in placed]),
-        steps=tuple(step_of(block, context) for block in placed),
+        steps=tuple([step_of(block, context) for block in placed]),
         context=context,
     )
     rest = _standing(request.documents[known:], first=known)

@@ -27,8 +27,13 @@ def usage(cached: int, *, prompt: int = 2400) -> dict:
 
 
 @pytest.fixture
-def configured(cli, upstream):
+def configured(cli, upstream, fresh_database):
+    """With a database of its own: what other tests judge wrong may switch a shared guard off."""
     cli.env |= {
+        "RAGCACHE_STORE__DSN": fresh_database.app,
+        "RAGCACHE_STORE__OPS_DSN": fresh_database.ops,
+        "RAGCACHE_BUDGETS__STORE_MS": "10000",
+        "RAGCACHE_BUDGETS__EMBED_MS": "10000",
         "RAGCACHE_API__BASE_URL": upstream.base_url,
         "RAGCACHE_API__PROVIDER": "openai",
         "RAGCACHE_MODEL__NAME": "gpt-4o",
@@ -47,7 +52,7 @@ def tabled(configured, monkeypatch):
     return configured
 
 
-def test_verify_tells_a_paraphrase_from_its_trap_and_leaves_nothing(tabled, upstream, postgres):
+def test_verify_tells_a_paraphrase_from_its_trap_and_leaves_nothing(tabled, upstream, fresh_database):
     upstream.answer(*[Reply(usage=usage(c)) for c in (0, 2304, 0, 2304)])
     found = tabled("verify", "--json").json
     verdicts = {(c["language"], c["kind"]): c["verdict"] for c in found["lookup"]}
@@ -57,21 +62,26 @@ def test_verify_tells_a_paraphrase_from_its_trap_and_leaves_nothing(tabled, upst
     assert all(c["reason"] == "below_threshold" for c in traps)
     assert [p["verdict"] for p in found["prefix"]] == ["ok", "ok"]
     assert [p["second"]["cached"] for p in found["prefix"]] == [2304, 2304]
-    assert entries_of_verify(postgres) == 0
+    assert entries_of_verify(fresh_database) == 0
 
 
-def test_verify_teaches_the_guard_nothing(tabled, monkeypatch):
+def test_verify_teaches_the_guard_nothing(tabled, monkeypatch, caplog):
     """Its answers are made up: verifying hits with them would switch semantic hits off."""
 
+    taught = []
+
     def refuse(*args, **kwargs):
+        taught.append(args)
         raise AssertionError("a hit of verify was judged")
 
     monkeypatch.setattr(Guarding, "judged", refuse)
-    monkeypatch.setattr(Guarding, "_save", refuse)
+    monkeypatch.setattr(Guarding, "_exchanged", refuse)
     monkeypatch.setattr(random, "random", lambda: 0.0)
     for _ in range(3):
         found = tabled("verify", "--json", RAGCACHE_MODEL__NAME="").json
         assert [c["verdict"] for c in found["lookup"][:3]] == ["ok"] * 3
+    assert not taught
+    assert "in the background failed" not in caplog.text
 
 
 def entries_of_verify(postgres) -> int:

@@ -21,7 +21,7 @@ class _Broadcast(Generic[T]):
         self.error: BaseException | None = None
         self.done = False
         self.listeners = 0
-        self._news = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
         self.task = asyncio.create_task(self._run(source))
 
     async def _run(self, source: AsyncIterator[T]) -> None:
@@ -38,22 +38,27 @@ class _Broadcast(Generic[T]):
             self._wake()
 
     def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
 
-    async def listen(self) -> AsyncGenerator[T, None]:
-        at = 0
-        while True:
-            while at < len(self.items):
-                yield self.items[at]
-                at += 1
-            if self.done:
-                break
-            await self._news.wait()
+    async def more(self, seen: int) -> bool:
+        """Wait until there are more items than were seen; False where none will come.
+
+        Raises what the call raised, once all its items were seen.
+        """
+        while len(self.items) <= seen and not self.done:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+        if len(self.items) > seen:
+            return True
         if isinstance(self.error, Exception):
             raise self.error
         if self.error is not None:
             raise asyncio.CancelledError
+        return False
 
 
 class Flight(Generic[T]):
@@ -78,9 +83,11 @@ class Flight(Generic[T]):
         return self._follow(key, broadcast), joined
 
     async def _follow(self, key: str, broadcast: _Broadcast[T]) -> AsyncGenerator[T, None]:
+        at = 0
         try:
-            async for item in broadcast.listen():
-                yield item
+            while at < len(broadcast.items) or await broadcast.more(at):
+                yield broadcast.items[at]
+                at += 1
         finally:
             broadcast.listeners -= 1
             if not broadcast.listeners and not broadcast.done:

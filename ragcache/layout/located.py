@@ -306,6 +306,8 @@ def _framed(
 
 def _template(gap: str, before: Seen, after: Seen, sides: Sequence[Side]) -> tuple[Token, ...]:
     """Return a gap with the metadata values of its two documents replaced by their keys."""
+    if gap.isspace():  # a value is more than blanks
+        return (gap,)
     tokens: list[Token] = [gap]
     for side in sides:
         document = after if side == "after" else before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from .types import (
     ZERO_USAGE,
     Admit,
     Answer,
+    Block,
     CacheStatus,
     Citation,
     Completion,
@@ -61,14 +62,18 @@ def stored_form(completion: Completion, layout: Layout) -> JsonObject:
         "text": completion.text,
         "finish_reason": completion.finish_reason,
         "model": completion.model,
-        "labels": {
-            str(block.label): {
-                "sources": list(block.sources),
-                "contents": sorted({str(content_hash(d.text)) for d in block.documents}),
-            }
-            for block in layout.blocks
-        },
+        "labels": _stored_labels(layout.blocks),
         "usage": {name: getattr(usage, name) for name in Usage.__slots__},
+    }
+
+
+def _stored_labels(blocks: Iterable[Block]) -> JsonObject:
+    return {
+        str(block.label): {
+            "sources": list(block.sources),
+            "contents": sorted({str(content_hash(d.text)) for d in block.documents}),
+        }
+        for block in blocks
     }
 
 
@@ -120,7 +125,8 @@ def from_completion(
     ttft_s: float | None,
 ) -> Answer:
     """Return a fresh answer as this caller gets it."""
-    known = stored_form(completion, layout)["labels"]
+    cited = set(cited_labels(completion.text))
+    known = _stored_labels(block for block in layout.blocks if str(block.label) in cited)
     return Answer(
         text=completion.text,
         status=status,
@@ -165,6 +171,9 @@ def _citations(
     text: str, known: Mapping[str, Any], documents: Sequence[Document]
 ) -> dict[str, Citation]:
     """Return the labels the text cites, with their places in the caller's documents."""
+    cited = [label for label in cited_labels(text) if label in known]
+    if not cited:
+        return {}
     places: dict[str, list[int]] = {}
     for rank, document in enumerate(documents):
         places.setdefault(str(content_hash(document.text)), []).append(rank)
@@ -174,6 +183,5 @@ def _citations(
             sources=tuple(known[label]["sources"]),
             ranks=tuple(sorted(r for c in known[label]["contents"] for r in places.get(c, ()))),
         )
-        for label in cited_labels(text)
-        if label in known
+        for label in cited
     }

@@ -276,6 +276,7 @@ def _compared(
 def _apart(settings: Settings) -> Settings:
     """Nothing is recorded. The cache's own parts are waited for: what they need is shown."""
     quiet = _with(settings, "telemetry", record=False, prometheus=False, opentelemetry=False)
+    quiet = quiet.model_copy(update={"guard": {**settings.guard, "shared": False}})
     return _with(quiet, "budgets", store_ms=5_000, embed_ms=30_000, put_ms=5_000)
 
 

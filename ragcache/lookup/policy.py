@@ -78,6 +78,8 @@ class GuardPolicy:
         verify_share_thin: The same before that.
         enough: Judgements from which a level speaks for itself.
         auto: Whether the guard may lower the threshold under `uncertified` by evidence.
+        shared: Whether what is seen here is counted with what other processes see; a check with
+            made-up answers has nothing to teach.
 
     Raises:
         ConfigError: A value is of the wrong type or out of its range.
@@ -91,6 +93,7 @@ class GuardPolicy:
     verify_share_thin: float = 0.20
     enough: int = 100
     auto: bool = True
+    shared: bool = True
 
     def __post_init__(self) -> None:
         for name in ("bad_hit_guard", "floor", "uncertified", "verify_share", "verify_share_thin"):

@@ -234,9 +234,9 @@ class Guarding:
     async def _handed_in(self, store: Store) -> bool:
         kept = await self._recalled(store)
         told = await self._told(store, kept.heard)
-        mine = tuple(self._unsaved)
+        mine = tuple(self._unsaved) if self._policy.shared else ()
         together = counted(kept.state, (*told.happenings, *mine), self._policy)
-        if (mine or told.happenings) and not await self._exchanged(
+        if self._policy.shared and (mine or told.happenings) and not await self._exchanged(
             store, together, heard=told.last, seen=kept.version
         ):
             return False

@@ -12,6 +12,7 @@
     │   ├── MigrationError         the schema is not the one this version needs
     │   └── VectorError            a vector is NaN, zero or of the wrong dimension
     ├── EmbeddingError         the embedder failed, or not within its budget
+    ├── VerifierError          the second opinion failed, or has none
     └── TargetError            the model's side failed; carries its status and body
 
 A message says what happened, which object, and what to do.
@@ -69,6 +70,10 @@ class VectorError(StoreError):
 
 class EmbeddingError(RagCacheError):
     """The embedder failed, or did not answer within its budget."""
+
+
+class VerifierError(RagCacheError):
+    """The second opinion failed, or has none."""
 
 
 class TargetError(RagCacheError):

@@ -97,7 +97,11 @@ class Degraded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(Event):
-    """A semantic hit was verified by regeneration, or reported by a user."""
+    """A semantic hit was verified by regeneration, or reported by a user ("feedback").
+
+    By "judge": the target was asked about an entry that was near but not served; `agreed` says
+    that its answer would have fitted.
+    """
 
     entry: str
     similarity: float

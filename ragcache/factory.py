@@ -20,9 +20,10 @@ from .lookup import LookupPolicy
 from .pipeline import Budgets, Pipeline, Policies, guard_for
 from .pipeline.asking import utc_now
 from .portal import Portal
-from .protocols import Embedder, Store, Target
+from .protocols import Embedder, Store, Target, Verifier
 from .settings import EmbeddingSettings, Settings, StoreSettings, TelemetrySettings
 from .telemetry.hooks import subscribe
+from .verifiers import CrossEncoderVerifier, FittedVerifier
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -75,7 +76,8 @@ class RagCache(Pipeline):
         cache = cls(
             target=target or made,
             store=parts.store,
-            embedder=embedder_from(settings),
+            embedder=(embedder := embedder_from(settings)),
+            verifier=verifier_from(settings, embedder),
             keyring=keyring_from(settings, home),
             salt_secret=_salt_secret(settings, home),
             policies=_policies(settings),
@@ -284,10 +286,30 @@ def _embedder(settings: EmbeddingSettings, base_url: str, api_key: str) -> Embed
     )
 
 
+def verifier_from(settings: Settings, embedder: Embedder | None) -> Verifier | None:
+    """Return the second opinion of the settings, not opened yet; None where they name none.
+
+    Raises:
+        ConfigError: A setting is wrong, or the file was fitted to another embedder.
+    """
+    kind, _, path = settings.verifier.model.partition(":")
+    if not settings.verifier.model:
+        return None
+    if kind == "fitted" and path:
+        return FittedVerifier(path, embedder="" if embedder is None else embedder.id)
+    return CrossEncoderVerifier(
+        settings.verifier.model,
+        revision=settings.verifier.revision,
+        threads=settings.verifier.threads,
+    )
+
+
 def _policies(settings: Settings) -> Policies:
     lookup = _policy(LookupPolicy, settings.lookup, "lookup")
     guard = _policy(partial(guard_for, lookup), settings.guard, "guard")
     return Policies(
+        second_at=settings.verifier.threshold,
+        judge=settings.verifier.judge,
         revision=settings.model.revision,
         version=settings.security.policy_version,
         layout=_policy(LayoutPolicy, settings.layout, "layout"),
@@ -297,6 +319,7 @@ def _policies(settings: Settings) -> Policies:
         budgets=Budgets(
             store_s=settings.budgets.store_ms / 1000,
             embed_s=settings.budgets.embed_ms / 1000,
+            verify_s=settings.budgets.verify_ms / 1000,
             put_s=settings.budgets.put_ms / 1000,
         ),
     )

@@ -249,6 +249,37 @@ class Embedder(Protocol):
         """Give everything back."""
 
 
+class Verifier(Protocol):
+    """A second opinion on whether a stored question asks for the same as one asked now.
+
+    It is asked about candidates of the grey zone only: past every gate, but with a word that
+    nothing on the other side explains.
+    """
+
+    #: Who it is: model and revision, or file.
+    id: str
+
+    async def open(self) -> None:
+        """Get ready: load weights. Raises ConfigError."""
+
+    async def opinions(
+        self, asked: str, embedding: Embedding, stored: Sequence[Candidate]
+    ) -> Sequence[float]:
+        """Return for each candidate how sure it is, 0 to 1, that its answer fits the question.
+
+        Args:
+            asked: The question asked now.
+            embedding: Of the same question.
+            stored: The candidates, nearest first.
+
+        Raises:
+            VerifierError: It cannot tell.
+        """
+
+    async def close(self) -> None:
+        """Give everything back."""
+
+
 class Tokenizer(Protocol):
     """Counts and cuts tokens as the target does."""
 

@@ -183,11 +183,28 @@ class EmbeddingSettings(_Section):
     threads: int = Field(default=1, ge=1)
 
 
+class VerifierSettings(_Section):
+    """A second opinion where the gates leave one open: a word that nothing explains.
+
+    `model` is a cross-encoder of sentence-transformers, by name or folder, or `fitted:FILE` for
+    what `ragcache calibrate --fit FILE` made of your own pairs; "" asks nobody. It is heard from a
+    score of `threshold`, within `budgets.verify_ms`. With `judge` the target is asked in the
+    background: its word counts when the same question comes again.
+    """
+
+    model: str = ""
+    revision: str = ""
+    threshold: float = Field(default=0.90, ge=0.0, le=1.0)
+    threads: int = Field(default=1, ge=1)
+    judge: bool = False
+
+
 class BudgetSettings(_Section):
     """How long a request waits for the cache's own parts."""
 
     store_ms: float = Field(default=50.0, gt=0)
     embed_ms: float = Field(default=250.0, gt=0)
+    verify_ms: float = Field(default=100.0, gt=0)
     put_ms: float = Field(default=50.0, ge=0)
 
 
@@ -246,6 +263,7 @@ class Settings(BaseSettings):
     prompt: PromptSettings = PromptSettings()
     store: StoreSettings = StoreSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    verifier: VerifierSettings = VerifierSettings()
     budgets: BudgetSettings = BudgetSettings()
     security: SecuritySettings = SecuritySettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -15,7 +15,7 @@ from .counting import (
     state_from_json,
     state_json,
 )
-from .decision import REASONS, decide, effective_threshold
+from .decision import REASONS, decide, effective_threshold, grey
 from .guard import Standing, ruling, standing
 from .policy import GuardPolicy, LookupPolicy
 from .reading import Reading, likeness, read
@@ -36,6 +36,7 @@ __all__ = [
     "decide",
     "effective_threshold",
     "fixed_upper",
+    "grey",
     "likeness",
     "needed_without_error",
     "needs_context",

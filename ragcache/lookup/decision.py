@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from ..keys import normal_question, question_of
-from ..types import Candidate, Entry, Hit, Miss, Request
+from ..types import Candidate, Entry, EntryId, Hit, Miss, Request
 from .agreement import answers_agree
 from .evidence import access_reason, evidence_reason
 from .gates import gate_reason
@@ -51,6 +52,7 @@ REASONS = (
     "unreadable",
 )
 _WEIGHT = {reason: at for at, reason in enumerate(REASONS)}
+_NO_OPINIONS: Mapping[EntryId, bool] = MappingProxyType({})
 _STALE = frozenset({"expired", "epoch", "document_changed", "age"})
 
 
@@ -61,6 +63,7 @@ class _Asking:
     now: datetime
     policy: LookupPolicy
     threshold: float
+    opinions: Mapping[EntryId, bool]
 
 
 def decide(
@@ -72,6 +75,7 @@ def decide(
     policy: LookupPolicy,
     threshold: float | None = None,
     certified: bool = True,
+    opinions: Mapping[EntryId, bool] = _NO_OPINIONS,
 ) -> Hit | Miss:
     """Return the best candidate that may be served, or why none may.
 
@@ -87,9 +91,17 @@ def decide(
         policy: What may be served.
         threshold: The guard's threshold where it has one; infinity switches semantic hits off.
         certified: Whether the error rate of semantic hits is bounded by judged traffic.
+        opinions: What a second opinion says of the candidates of `grey`: whether they fit.
     """
     floor = effective_threshold(policy, request, threshold, certified=certified)
-    asking = _Asking(asked=asked, request=request, now=now, policy=policy, threshold=floor)
+    asking = _Asking(
+        asked=asked,
+        request=request,
+        now=now,
+        policy=policy,
+        threshold=floor,
+        opinions=opinions,
+    )
     best = Miss(reason="no_candidate", nearest=_nearest(candidates))
     passing: list[Candidate] = []
     for candidate in _ranked(candidates, policy.limit):
@@ -103,6 +115,39 @@ def decide(
         elif not passing:
             best = _more_telling(best, reason)
     return _agreed(passing, request, certified=certified) or best
+
+
+def grey(
+    candidates: Sequence[Candidate],
+    *,
+    asked: Reading,
+    request: Request,
+    now: datetime,
+    policy: LookupPolicy,
+    threshold: float | None = None,
+) -> tuple[Candidate, ...]:
+    """Return the candidates about which a second opinion decides, the nearest first.
+
+    They pass everything that `decide` looks at, but for words that nothing on the other side
+    explains. The other gates are not to be overruled.
+    """
+    floor = effective_threshold(policy, request, threshold, certified=True)
+    asking = _Asking(
+        asked=asked,
+        request=request,
+        now=now,
+        policy=policy,
+        threshold=floor,
+        opinions=_NO_OPINIONS,
+    )
+    return tuple(c for c in _ranked(candidates, policy.limit) if _is_grey(c, asking))
+
+
+def _is_grey(candidate: Candidate, asking: _Asking) -> bool:
+    if _reason(candidate, asking) != "words":
+        return False
+    believed = replace(asking, opinions={candidate.entry.id: True})
+    return not _reason(candidate, believed)
 
 
 def _agreed(
@@ -223,6 +268,8 @@ def _same_meaning(candidate: Candidate, asking: _Asking) -> str:
     if not _is_by_key(candidate, request) and _is_forged(stored, asking):
         return "below_threshold"
     reason = gate_reason(stored, asking.asked, policy)
+    if reason == "words" and entry.id in asking.opinions:
+        reason = "" if asking.opinions[entry.id] else "verifier"
     if reason or not policy.evidence:
         return reason
     return _evidence(entry, asking)

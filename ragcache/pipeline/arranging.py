@@ -143,6 +143,10 @@ class Arranging:
         stateless = "sorted" if self._policy.ordering == "prefix_tree" else self._policy.ordering
         return PrefixForest(), replace(self._policy, ordering=stateless)
 
+    def salt(self, asking: Asking) -> str | None:
+        """Return what keeps the request's KV blocks to its trust group; None without a secret."""
+        return cache_salt(self._salt_secret, *asking.trust_group) if self._salt_secret else None
+
     def _call(
         self,
         asking: Asking,
@@ -151,7 +155,7 @@ class Arranging:
         marks: MarkPlan,
         now_s: float,
     ) -> Call:
-        salt = cache_salt(self._salt_secret, *asking.trust_group) if self._salt_secret else None
+        salt = self.salt(asking)
         key = None
         if salt is not None and isinstance(layout.plan, Plan):
             key = self._clusters.key(layout.plan, rules=rules, salt=salt, now_s=now_s)

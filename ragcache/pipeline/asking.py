@@ -14,6 +14,7 @@ from ..layout import LayoutPolicy
 from ..lookup import GuardPolicy, LookupPolicy, Reading
 from ..types import (
     Admit,
+    Candidate,
     Completion,
     Embedding,
     Fingerprint,
@@ -35,6 +36,7 @@ class Budgets:
     Args:
         store_s: For the store, all lookups of a request together.
         embed_s: For the embedding of its question.
+        verify_s: For a second opinion on candidates of the grey zone.
         put_s: For the word that its answer is stored, within what is left of `store_s`; the
             storing goes on without it.
         turn_s: For another process that asks the same; 0 does not wait.
@@ -44,6 +46,7 @@ class Budgets:
 
     store_s: float = 0.050
     embed_s: float = 0.250
+    verify_s: float = 0.100
     put_s: float = 0.050
     turn_s: float = 30.0
     warm_first_s: float = 0.0
@@ -64,6 +67,8 @@ def guard_for(policy: LookupPolicy, **fields: Any) -> GuardPolicy:
 class Policies:
     """What is decided how.
 
+    `second_at` is the score from which a second opinion lets a candidate of the grey zone pass, and
+    `judge` has the target asked about such candidates in the background.
     `revision` is the model's and `version` the policies' own, as the operator names them: answers
     of another one are another partition, and stop being served at once.
     """
@@ -73,6 +78,8 @@ class Policies:
     admission: AdmissionPolicy = field(default_factory=AdmissionPolicy)
     budgets: Budgets = field(default_factory=Budgets)
     guard: GuardPolicy | None = None
+    second_at: float = 0.90
+    judge: bool = False
     revision: str = ""
     version: str = ""
 
@@ -160,6 +167,8 @@ class Understanding:
     embedding: Embedding | None = None
     #: Passed every gate, but not the threshold that holds now.
     below: Hit | None = None
+    #: Past every gate but for a word that nothing explains, and nobody has told yet.
+    grey: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

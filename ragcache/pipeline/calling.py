@@ -15,6 +15,7 @@ from .asking import Asking, Outcome, Understanding
 from .guarding import Guarding
 from .parts import Parts
 from .rollout import Rollouts
+from .second import SecondOpinion
 from .storing import Storing
 from .warming import Warming
 
@@ -31,6 +32,7 @@ class Calling:
         arranging: Arranging,
         storing: Storing,
         rollouts: Rollouts,
+        second: SecondOpinion,
         *,
         warm_first_s: float,
     ) -> None:
@@ -39,6 +41,7 @@ class Calling:
         self._arranging = arranging
         self._storing = storing
         self._rollouts = rollouts
+        self._second = second
         self._warming = Warming(wait_s=warm_first_s)
 
     async def lead(
@@ -65,6 +68,7 @@ class Calling:
         reuse = self._arranging.reuse(arranged, called.completion)
         self._emit(asking, called, reuse)
         self._guarding.missed(asking, understanding.below, called.completion.text)
+        self._second.judge_later(asking, target, understanding.grey)
         self._arranging.remember(asking, arranged, called.completion)
         self._rollouts.note(asking)
         verdict, stored, reason = await self._storing.admit(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from .. import lookup
 from ..admission import KeyRing
@@ -13,11 +14,14 @@ from ..events import LookedUp
 from ..keys import question_of
 from ..lookup.guard import ruling
 from ..protocols import BAD_SIGNATURE, Store
-from ..types import Candidate, Entry, Hit, Miss, Request
+from ..types import Candidate, Entry, EntryId, Hit, Miss, Request
 from .asking import Asking, Understanding
 from .guarding import Guarding, Regenerate
 from .parts import Parts
+from .second import SecondOpinion
 from .spread import Spread
+
+_NOBODY: Mapping[EntryId, bool] = MappingProxyType({})
 
 
 class Finding:
@@ -31,9 +35,11 @@ class Finding:
         policy: lookup.LookupPolicy,
         keyring: KeyRing | None,
         clock: Callable[[], datetime],
+        second: SecondOpinion,
     ) -> None:
         self._parts = parts
         self._guarding = guarding
+        self._second = second
         self._policy = policy
         self._keyring = keyring
         self._clock = clock
@@ -109,7 +115,8 @@ class Finding:
         if isinstance(candidates, Miss):
             return candidates
         understanding.reading = lookup.read(question_of(asking.request))
-        return self._decide(asking, understanding.reading, candidates, now)
+        genuine = self._genuine(asking, candidates)
+        return self._decide(asking, understanding.reading, genuine, now)
 
     async def _by_meaning(
         self, asking: Asking, understanding: Understanding, by_key: Miss
@@ -145,13 +152,43 @@ class Finding:
         candidates = await self._parts.stored(asking, search)
         if isinstance(candidates, Miss):
             return candidates
+        candidates = self._genuine(asking, candidates)
         found = self._decide(asking, reading, candidates, now)
+        if isinstance(found, Miss) and self._second.is_wanted:
+            found = await self._decided_anew(asking, understanding, candidates, found, now)
         ruled = ruling(found, self._guarding.standing(asking))
         if isinstance(ruled, Hit):
             return ruled
         understanding.below = found if isinstance(found, Hit) else None
         self._watch_for_hubs(asking, found, candidates)
         return _told(ruled, by_key)
+
+    async def _decided_anew(
+        self,
+        asking: Asking,
+        understanding: Understanding,
+        candidates: Sequence[Candidate],
+        found: Miss,
+        now: datetime,
+    ) -> Hit | Miss:
+        """Hear a second opinion on what the gates leave open; nearer ones than the guard wants."""
+        reading, embedding = understanding.reading, understanding.embedding
+        standing = self._guarding.standing(asking)
+        if reading is None or embedding is None or standing.off:
+            return found
+        grey = lookup.grey(
+            candidates,
+            asked=reading,
+            request=asking.request,
+            now=now,
+            policy=self._guarding.lowest(self._policy),
+            threshold=standing.threshold,
+        )
+        if not grey:
+            return found
+        opinions = await self._second.of(asking, embedding, grey)
+        understanding.grey = tuple(each for each in grey if each.entry.id not in opinions)
+        return self._decide(asking, reading, candidates, now, opinions) if opinions else found
 
     def _watch_for_hubs(
         self, asking: Asking, found: Hit | Miss, candidates: Sequence[Candidate]
@@ -174,14 +211,19 @@ class Finding:
         asked: lookup.Reading,
         candidates: Sequence[Candidate],
         now: datetime,
+        opinions: Mapping[EntryId, bool] = _NOBODY,
     ) -> Hit | Miss:
         return lookup.decide(
-            [c for c in candidates if self._is_genuine(asking, c.entry)],
+            candidates,
             asked=asked,
             request=asking.request,
             now=now,
             policy=self._guarding.lowest(self._policy),
+            opinions=opinions,
         )
+
+    def _genuine(self, asking: Asking, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        return [each for each in candidates if self._is_genuine(asking, each.entry)]
 
     def _is_genuine(self, asking: Asking, entry: Entry) -> bool:
         """Verify the signature; an altered row is taken out of service."""

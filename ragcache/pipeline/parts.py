@@ -1,4 +1,4 @@
-"""The cache's own parts, store and embedder, held so that none can hurt a request.
+"""The cache's own parts, store, embedder and verifier, held so that none can hurt a request.
 
 Every use is bounded in time, counted by a breaker, and ends in a value or in a `Miss` that says
 why. Two kinds of fault are never passed by: a store that mixes tenants, and a wrong schema.
@@ -19,7 +19,7 @@ from ..budget import Backlog, Bounded, Breaker, BreakerOpenError
 from ..errors import IsolationError, StoreUnavailableError
 from ..events import Degraded, Event, Hooks
 from ..keys import fold
-from ..protocols import Embedder, Store
+from ..protocols import Embedder, Store, Verifier
 from ..types import Embedding, Miss
 from .asking import Asking, Budgets
 
@@ -28,30 +28,40 @@ T = TypeVar("T")
 
 
 class Parts:
-    """Store and embedder under budgets and breakers, and work in the background."""
+    """Store, embedder and verifier under budgets and breakers, and work in the background."""
 
     def __init__(
-        self, *, store: Store | None, embedder: Embedder | None, budgets: Budgets, hooks: Hooks
+        self,
+        *,
+        store: Store | None,
+        embedder: Embedder | None,
+        budgets: Budgets,
+        hooks: Hooks,
+        verifier: Verifier | None = None,
     ) -> None:
         self.store = store
         self.embedder = embedder
+        self.verifier = verifier
         self.budgets = budgets
         self.hooks = hooks
         self._bounded = Bounded()
         self._store_breaker = Breaker()
         self._embed_breaker = Breaker()
+        self._verify_breaker = Breaker()
         self._background: set[asyncio.Task[Any]] = set()
         self._backlog = Backlog()
 
     async def open(self) -> None:
-        """Get embedder and store ready. A store that is down leaves caching off until it is back.
+        """Get all parts ready. A store that is down leaves caching off until it is back.
 
         Raises:
-            ConfigError: The embedding model cannot be loaded.
+            ConfigError: The embedding model or the verifier cannot be loaded.
             StoreError: The store is there but must not be used: wrong schema or isolation.
         """
         if self.embedder is not None:
             await self.embedder.open()
+        if self.verifier is not None:
+            await self.verifier.open()
         if self.store is None:
             return
         try:
@@ -79,6 +89,8 @@ class Parts:
             await self.store.close()
         if self.embedder is not None:
             await self.embedder.close()
+        if self.verifier is not None:
+            await self.verifier.close()
 
     # --- bounded use ---------------------------------------------------------------------------
 
@@ -129,6 +141,20 @@ class Parts:
             self.degraded(asking, "embed", "bad_vector", fault)
             return Miss(reason="bad_vector", fwd="bypass", detail=fault)
         return found[0]
+
+    async def verified(
+        self, asking: Asking, work: Coroutine[Any, Any, Sequence[float]], *, count: int
+    ) -> Sequence[float] | Miss:
+        """Await a verifier's scores within their budget; anything but `count` numbers is none."""
+        bounded = self._bounded.run(
+            work, seconds=self.budgets.verify_s, breaker=self._verify_breaker
+        )
+        found = await self._passed_by(asking, bounded, part="verify")
+        if isinstance(found, Miss) or len(found) == count:
+            return found
+        detail = f"{len(found)} scores for {count} candidates"
+        self.degraded(asking, "verify", "error", detail)
+        return Miss(reason="verify_error", fwd="bypass", detail=detail)
 
     async def _passed_by(
         self, asking: Asking, work: Coroutine[Any, Any, T], *, part: str

@@ -26,7 +26,7 @@ from ..flight import Flight
 from ..layout import PrefixForest
 from ..layout.plan import Count, quarter_of_characters
 from ..lookup import Standing
-from ..protocols import Embedder, Mirrored, Named, Store, Target, Watched
+from ..protocols import Embedder, Mirrored, Named, Store, Target, Verifier, Watched
 from ..types import ZERO_USAGE, Answer, Chunk, Hit, Miss, Request
 from .answering import Answers
 from .arranging import Arranging
@@ -38,6 +38,7 @@ from .guarding import Guarding
 from .invalidation import Documents, Epoch
 from .parts import Parts
 from .rollout import Rollouts, WarmStep
+from .second import SecondOpinion
 from .storing import Storing
 from .turns import Turns
 
@@ -51,6 +52,7 @@ class Pipeline:
         target: Who answers a miss; a request may bring its own.
         store: Where answers live; without one only the prompt layout works.
         embedder: Without one only equal questions hit.
+        verifier: A second opinion on candidates of the grey zone.
         keyring: Signs entries; without one nothing is stored or served.
         salt_secret: Derives KV cache salts for targets that take them.
         policies: What is decided how.
@@ -68,6 +70,7 @@ class Pipeline:
         target: Target | None = None,
         store: Store | None = None,
         embedder: Embedder | None = None,
+        verifier: Verifier | None = None,
         keyring: KeyRing | None = None,
         salt_secret: bytes = b"",
         policies: Policies | None = None,
@@ -85,13 +88,14 @@ class Pipeline:
         self._count = count
         self._system = system
         self._parts = Parts(
-            store=store, embedder=embedder, budgets=policies.budgets, hooks=self.hooks
+            store=store,
+            embedder=embedder,
+            verifier=verifier,
+            budgets=policies.budgets,
+            hooks=self.hooks,
         )
         self._guarding = Guarding(
             self._parts, policy=policies.guarding, clock=clock, deployment=deployment, draw=draw
-        )
-        self._finding = Finding(
-            self._parts, self._guarding, policy=policies.lookup, keyring=keyring, clock=clock
         )
         self._policies = policies
         self._storing = storing = Storing(
@@ -104,6 +108,20 @@ class Pipeline:
             clock=clock,
             count=count,
         )
+        second = SecondOpinion(
+            self._parts,
+            threshold=policies.second_at,
+            judge=policies.judge,
+            salt=self._arranging.salt,
+        )
+        self._finding = Finding(
+            self._parts,
+            self._guarding,
+            policy=policies.lookup,
+            keyring=keyring,
+            clock=clock,
+            second=second,
+        )
         self._rollouts = Rollouts(self._parts, self._arranging, clock=clock)
         self._calling = Calling(
             self._parts,
@@ -111,6 +129,7 @@ class Pipeline:
             self._arranging,
             storing,
             self._rollouts,
+            second,
             warm_first_s=policies.budgets.warm_first_s,
         )
         if isinstance(target, Watched):

@@ -103,6 +103,7 @@ class TrafficWriter:
             connection.execute(_SQL["write_requests"], values)
 
     def _judge(self, tenant: str, verdict: Verdict) -> None:
+        served = verdict.by != "judge"
         asked = {
             "tenant": storable(tenant),
             "id": verdict.id,
@@ -111,7 +112,7 @@ class TrafficWriter:
             "by": verdict.by,
         }
         with inside(self._connected(), tenant) as connection:
-            found = connection.execute(_SQL["judge_request"], asked).fetchone()
+            found = connection.execute(_SQL["judge_request"], asked).fetchone() if served else None
             values = _hour_of(verdict, found) | {"tenant": storable(tenant)}
             connection.execute(_SQL["judge_hour"], values)
 
@@ -132,7 +133,8 @@ def _hour_of(verdict: Verdict, found: tuple[Any, ...] | None) -> dict[str, Any]:
     saved, before = 0.0, None
     if found is not None:
         at, namespace, model, version, saved, before = found
-    verified, bad = verdict.by == "verification", not verdict.agreed
+    # A judge speaks of an entry that was not served: nothing is bad about that but the call's cost.
+    verified, bad = verdict.by == "verification", not verdict.agreed and verdict.by != "judge"
     return {
         "at": at,
         "namespace": namespace,

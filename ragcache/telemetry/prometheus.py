@@ -179,7 +179,8 @@ class PrometheusHook:
             self._verified, self._wrong = self._verified + 1, self._wrong + (not event.agreed)
             bound = anytime_upper(self._wrong, self._verified)
             self._metrics[semconv.BAD_HIT_BOUND.name].set(bound)
-        lost = None if event.agreed else self._saved.pop(event.request_id, None)
+        served = event.by != "judge"
+        lost = self._saved.pop(event.request_id, None) if served and not event.agreed else None
         if lost is not None:
             self._cost(event, "lost", *lost)
         if event.usage != UNKNOWN_USAGE:

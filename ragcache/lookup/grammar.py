@@ -131,15 +131,20 @@ def language(words: Sequence[Word], text: str) -> str:
     letters = [c for c in text if c.isalpha()]
     if not letters:
         return ""
-    if sum("LATIN" in unicodedata.name(c, "") for c in letters) < len(letters) / 2:
+    latin = text.isascii() or sum(_is_latin(c) for c in letters) >= len(letters) / 2
+    if not latin:
         return _script(letters)
     texts = [word.text for word in words]
     english_count = sum(t in english.FUNCTION or t in english.FRAME for t in texts)
     best, count = max(
-        ((code, sum(t in known for t in texts)) for code, known in _LANGUAGE_WORDS.items()),
+        ((code, sum(map(known.__contains__, texts))) for code, known in _LANGUAGE_WORDS.items()),
         key=lambda pair: pair[1],
     )
     return best if count >= 2 and count > english_count else "en"
+
+
+def _is_latin(letter: str) -> bool:
+    return letter.isascii() or "LATIN" in unicodedata.name(letter, "")
 
 
 def _script(letters: Sequence[str]) -> str:
@@ -175,6 +180,8 @@ def unsafe_flags(question: str) -> frozenset[str]:
 
 
 def _mixes_scripts(text: str) -> bool:
+    if text.isascii():
+        return False
     for run in re.findall(rf"[^\W\d_{HAN}]+", text):
         scripts = {_letter_script(c) for c in run}
         if "LATIN" in scripts and scripts & {"CYRILLIC", "GREEK"}:

@@ -40,7 +40,7 @@ def _value(words: Sequence[Word], at: int, *, after_number: bool) -> str | None:
     text = words[at].text
     if text[0].isdigit() or _version(text):
         return _number(text)
-    if _ID.fullmatch(text) and any(c.isdigit() for c in text):
+    if any(map(str.isdigit, text)) and _ID.fullmatch(text):
         return f"id:{text}"
     if text in english.UNIT_SIGNS:
         return f"unit:{english.UNIT_SIGNS[text]}"
@@ -78,7 +78,7 @@ def _is_pronoun_like(words: Sequence[Word], at: int) -> bool:
 
 
 def _version(text: str) -> bool:
-    return bool(re.fullmatch(r"v\d+(?:\.\d+)*", text))
+    return text[0] == "v" and bool(re.fullmatch(r"v\d+(?:\.\d+)*", text))
 
 
 def _number(text: str) -> str:

@@ -60,18 +60,24 @@ def words_of(text: str) -> tuple[Word, ...]:
     shouted = _shouted(text)
     quoted = _quoted(text)
     for match in _TOKEN.finditer(text):
-        start, end, raw = match.start(), match.end(), match.group()
-        proper = _is_proper(raw, text, start, shouted=shouted) or any(
-            a <= start < b for a, b in quoted
+        (start, end), raw = match.span(), match.group()
+        proper = _is_proper(raw, text, start, shouted=shouted) or bool(
+            quoted and any(a <= start < b for a, b in quoted)
         )
-        for part in _parts(raw):
+        for part, stemmed in _parts(raw):
             found.append(  # noqa: PERF401 -- two loops read better than a nested comprehension
-                Word(text=part, stem=stem(part), start=start, end=end, proper=proper)
+                Word(text=part, stem=stemmed, start=start, end=end, proper=proper)
             )
     return tuple(found)
 
 
-def _parts(raw: str) -> list[str]:
+@lru_cache(maxsize=16_384)
+def _parts(raw: str) -> tuple[tuple[str, str], ...]:
+    """Return the words that one written form stands for, each with its stem."""
+    return tuple((part, stem(part)) for part in _taken_apart(raw))
+
+
+def _taken_apart(raw: str) -> list[str]:
     if _ID.fullmatch(raw) and any(c.isdigit() for c in raw):
         return [raw.lstrip("#").casefold()]
     return expand(raw.casefold().replace("’", "'")).split()
@@ -109,8 +115,10 @@ def _is_proper(raw: str, text: str, start: int, *, shouted: bool) -> bool:
         return False
     if inner_capitals:
         return True
-    before = text[:start].rstrip()
-    return bool(before) and before[-1] not in ".?!:;\"“'‘("
+    at = start - 1
+    while at >= 0 and text[at].isspace():
+        at -= 1
+    return at >= 0 and text[at] not in ".?!:;\"“'‘("
 
 
 @lru_cache(maxsize=65_536)

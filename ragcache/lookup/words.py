@@ -65,9 +65,7 @@ def words_of(text: str) -> tuple[Word, ...]:
             quoted and any(a <= start < b for a, b in quoted)
         )
         for part, stemmed in _parts(raw):
-            found.append(  # noqa: PERF401 -- two loops read better than a nested comprehension
-                Word(text=part, stem=stemmed, start=start, end=end, proper=proper)
-            )
+            found.append(Word(text=part, stem=stemmed, start=start, end=end, proper=proper))
     return tuple(found)
 
 

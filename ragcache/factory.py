@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -305,7 +305,7 @@ def verifier_from(settings: Settings, embedder: Embedder | None) -> Verifier | N
 
 
 def _policies(settings: Settings) -> Policies:
-    lookup = _policy(LookupPolicy, settings.lookup, "lookup")
+    lookup, lookups = _lookups(settings.lookup)
     guard = _policy(partial(guard_for, lookup), settings.guard, "guard")
     return Policies(
         second_at=settings.verifier.threshold,
@@ -314,6 +314,7 @@ def _policies(settings: Settings) -> Policies:
         version=settings.security.policy_version,
         layout=_policy(LayoutPolicy, settings.layout, "layout"),
         lookup=lookup,
+        lookups=lookups,
         guard=guard if settings.guard else None,
         admission=_policy(AdmissionPolicy, settings.admission, "admission"),
         budgets=Budgets(
@@ -323,6 +324,34 @@ def _policies(settings: Settings) -> Policies:
             put_s=settings.budgets.put_ms / 1000,
         ),
     )
+
+
+def _lookups(
+    values: Mapping[str, Any],
+) -> tuple[LookupPolicy, Mapping[tuple[str, str], LookupPolicy]]:
+    """Return the policy of [lookup], and those of its namespaces and languages.
+
+    What one of them leaves out is as in the section around it.
+    """
+    plain = {k: v for k, v in values.items() if k not in ("namespaces", "languages")}
+    found = {("", language): part for language, part in _inside(plain, values, "languages")}
+    for namespace, part in _inside(plain, values, "namespaces"):
+        own = {k: v for k, v in part.items() if k != "languages"}
+        found[namespace, ""] = own
+        found |= {(namespace, code): both for code, both in _inside(own, part, "languages")}
+    return _policy(LookupPolicy, plain, "lookup"), {
+        key: _policy(LookupPolicy, part, f"lookup of {' '.join(filter(None, key))}")
+        for key, part in found.items()
+    }
+
+
+def _inside(
+    around: Mapping[str, Any], values: Mapping[str, Any], name: str
+) -> list[tuple[str, dict[str, Any]]]:
+    parts = values.get(name, {})
+    if not isinstance(parts, Mapping) or not all(isinstance(p, Mapping) for p in parts.values()):
+        raise ConfigError(f"wrong settings in [lookup]: {name} holds a table for each name")
+    return [(str(key), {**around, **part}) for key, part in parts.items()]
 
 
 def _policy(kind: Callable[..., P], values: dict[str, Any], section: str) -> P:

@@ -248,7 +248,9 @@ class TelemetrySettings(_Section):
 
 class Settings(BaseSettings):
     """All settings of a cache. `layout`, `lookup`, `admission` and `guard` take the fields of
-    `LayoutPolicy`, `LookupPolicy`, `AdmissionPolicy` and `GuardPolicy`.
+    `LayoutPolicy`, `LookupPolicy`, `AdmissionPolicy` and `GuardPolicy`. Inside `lookup`, the tables
+    `namespaces` and `languages` hold what differs for one of them, and a namespace's table may
+    have `languages` of its own.
     """
 
     model_config = SettingsConfigDict(

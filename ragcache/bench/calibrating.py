@@ -16,7 +16,7 @@ from ..lookup.learned import Ranker, fit
 from ..lookup.reading import Reading
 from ..protocols import Embedder
 from .answers import Outcome, Pair, outcomes_of
-from .questions import cosine, understood
+from .questions import Asked, cosine, understood
 
 Per = Literal["hits", "all"]
 
@@ -37,10 +37,11 @@ def from_pairs(
     error: float,
     per: Per = "all",
     policy: LookupPolicy | None = None,
+    known: Mapping[str, Asked] | None = None,
 ) -> Calibration:
     """Return the threshold for a wanted error over labelled pairs, past the shipped gates."""
     lowest = replace(policy or LookupPolicy(), threshold=0.0)
-    return _calibrated(outcomes_of(pairs, embedder, policy=lowest), error, per)
+    return _calibrated(outcomes_of(pairs, embedder, policy=lowest, known=known), error, per)
 
 
 def by_part(
@@ -50,6 +51,7 @@ def by_part(
     error: float,
     per: Per = "all",
     policy: LookupPolicy | None = None,
+    known: Mapping[str, Asked] | None = None,
 ) -> dict[tuple[str, str], Calibration]:
     """Return a threshold for each namespace and language of the pairs.
 
@@ -57,7 +59,7 @@ def by_part(
     pair's language is that of its stored question.
     """
     lowest = replace(policy or LookupPolicy(), threshold=0.0)
-    asked = understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
+    asked = known or understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
     parts: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes_of(pairs, embedder, policy=lowest, known=asked):
         language = asked[outcome.pair.stored].reading.language

@@ -16,7 +16,13 @@ from .places import database, now_utc, settings_from
 from .verbs import add
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..lookup.calibration import Calibration, Difference, Judged, Point
+    from ..protocols import Embedder
+
+    Parts = Mapping[tuple[str, str], Calibration]
+    Per = Literal["all", "hits"]
 
 _COLUMNS = ("threshold", "served", "wrong", "wrong of hits", "at most", "wrong of all", "recall")
 
@@ -29,7 +35,8 @@ def add_to(app: typer.Typer) -> None:
 def calibrate(
     *,
     pairs: Annotated[
-        Path | None, typer.Argument(help='Labelled pairs, JSONL: {"a", "b", "same"}.')
+        Path | None,
+        typer.Argument(help='Labelled pairs, JSONL: {"a", "b", "same"}, and "namespace".'),
     ] = None,
     from_traffic: Annotated[
         bool, typer.Option("--from-traffic", help="From judged hits instead of pairs.")
@@ -46,6 +53,10 @@ def calibrate(
         Path | None, typer.Option(help="Write the curve to this .png or .svg file.")
     ] = None,
     curve: Annotated[Path | None, typer.Option(help="Write the curve as JSON.")] = None,
+    fit: Annotated[
+        Path | None,
+        typer.Option(help="Fit a second opinion on half of the pairs, and write it to this file."),
+    ] = None,
     since: Annotated[str, typer.Option(help="How far back traffic counts.")] = "30d",
     tenant: AnyTenant = None,
     dsn: OpsDsn = None,
@@ -54,13 +65,22 @@ def calibrate(
 ) -> None:
     """Find the similarity threshold for a wanted error, with its upper bound.
 
-    Pairs are asked of the embedder in the settings and of the shipped gates. "Not certified" is
-    said until the evidence suffices: 598 judged without an error for half a percent.
+    Pairs are asked of the embedder in the settings and of the shipped gates, and a threshold is
+    found for each namespace and language among them. "Not certified" is said until the evidence
+    suffices: 598 judged without an error for half a percent. With --fit the threshold is that of
+    a second opinion, on the half of the pairs that it was not fitted on.
     """
     if (pairs is None) == (not (from_traffic or ab)):
         raise typer.BadParameter("give a file of pairs, or --from-traffic or --ab")
+    if pairs is None and fit is not None:
+        raise typer.BadParameter("--fit needs a file of pairs")
+    if pairs is not None and fit is not None:
+        found = _fitted(pairs, fit, config, error=error, per=per)
+        _tell(found, plot, curve, as_json, _of_verifier(found, fit))
+        return
     if pairs is not None:
-        _tell(_from_pairs(pairs, config, error=error, per=per), plot, curve, as_json)
+        whole, parts = _from_pairs(pairs, config, error=error, per=per)
+        _tell(whole, plot, curve, as_json, _of_lookup(whole, parts), parts)
         return
     with database(config, dsn) as place:
         judged = _judged(place.ops, since=since, tenant=tenant)
@@ -69,21 +89,42 @@ def calibrate(
         return
     from ..lookup.calibration import calibrate as run
 
-    _tell(run(judged, error=error, per=per), plot, curve, as_json)
+    whole = run(judged, error=error, per=per)
+    _tell(whole, plot, curve, as_json, _of_lookup(whole, {}))
 
 
-def _from_pairs(
-    path: Path, config: Path | None, *, error: float, per: Literal["all", "hits"]
-) -> Calibration:
-    from ..bench.answers import pairs_of
-    from ..bench.calibrating import from_pairs
-    from ..bench.questions import rows_of
+def _embedder(config: Path | None) -> Embedder:
     from ..factory import embedder_from
 
     embedder = embedder_from(settings_from(config))
     if embedder is None:
         raise ConfigError("the settings name no embedder: set embedding.model")
-    return from_pairs(pairs_of(rows_of(path)), embedder, error=error, per=per)
+    return embedder
+
+
+def _from_pairs(
+    path: Path, config: Path | None, *, error: float, per: Per
+) -> tuple[Calibration, Parts]:
+    from ..bench.answers import pairs_of
+    from ..bench.calibrating import by_part, from_pairs
+    from ..bench.questions import rows_of, understood
+
+    pairs, embedder = pairs_of(rows_of(path)), _embedder(config)
+    known = understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
+    return (
+        from_pairs(pairs, embedder, error=error, per=per, known=known),
+        by_part(pairs, embedder, error=error, per=per, known=known),
+    )
+
+
+def _fitted(path: Path, to: Path, config: Path | None, *, error: float, per: Per) -> Calibration:
+    from ..bench.answers import pairs_of
+    from ..bench.calibrating import fitted
+    from ..bench.questions import rows_of
+
+    made = fitted(pairs_of(rows_of(path)), _embedder(config), error=error, per=per)
+    to.write_text(json.dumps(made.ranker.as_json()), encoding="utf-8")
+    return made.found
 
 
 def _judged(ops: str, *, since: str, tenant: str | None) -> list[Judged]:
@@ -104,23 +145,67 @@ def _judged(ops: str, *, since: str, tenant: str | None) -> list[Judged]:
     return found
 
 
-def _tell(found: Calibration, plot: Path | None, curve: Path | None, as_json: bool) -> None:
+def _of_lookup(whole: Calibration, parts: Parts) -> list[str]:
+    """Return settings with the thresholds; one for each part where there are several."""
+    lines = [] if whole.chosen is None else ["[lookup]", *_thresholds(whole, whole.chosen)]
+    for (namespace, language), part in parts.items() if len(parts) > 1 else ():
+        if part.chosen is None:
+            continue
+        inner = f".languages.{json.dumps(language)}" if language else ""
+        outer = f".namespaces.{json.dumps(namespace)}" if namespace else ""
+        lines += [f"[lookup{outer}{inner}]", *_thresholds(part, part.chosen)]
+    return lines
+
+
+def _thresholds(found: Calibration, chosen: Point) -> list[str]:
+    """Before traffic is judged, only a certified threshold stands in for its bound."""
+    value = f"{chosen.threshold:.4f}"
+    certified = [f"uncertified_threshold = {value}"] if found.certified else []
+    return [f"threshold = {value}", *certified]
+
+
+def _of_verifier(found: Calibration, fit: Path) -> list[str]:
+    if found.chosen is None:
+        return []
+    named = json.dumps(f"fitted:{fit}")
+    return ["[verifier]", f"model = {named}", f"threshold = {found.chosen.threshold:.4f}"]
+
+
+def _tell(
+    found: Calibration,
+    plot: Path | None,
+    curve: Path | None,
+    as_json: bool,
+    settings: Sequence[str],
+    parts: Parts | None = None,
+) -> None:
     from ..bench.calibrating import as_json as plain
 
     if plot is not None:
         _draw(found, plot)
     if curve is not None:
-        curve.write_text(json.dumps(plain(found), indent=2) + "\n", encoding="utf-8")
+        curve.write_text(json.dumps(plain(found, parts), indent=2) + "\n", encoding="utf-8")
     if as_json:
-        print_json(plain(found))
+        print_json(plain(found, parts))
         return
     if found.chosen is None:
         say(f"no threshold keeps wrong of {found.per} at most {found.error:.2%}")
         return
     print_table("threshold", _COLUMNS, [_row(found.chosen)])
     say("certified at 95 %" if found.certified else "not certified: too few pairs for the bound")
+    if parts is not None and len(parts) > 1:
+        _tell_parts(parts)
     say("in the settings:")
-    say(f"[lookup]\nthreshold = {found.chosen.threshold:.4f}")
+    say("\n".join(settings))
+
+
+def _tell_parts(parts: Parts) -> None:
+    rows = [
+        (namespace or "-", language or "-", *_row(part.chosen))
+        for (namespace, language), part in parts.items()
+        if part.chosen is not None
+    ]
+    print_table("by namespace and language", ("namespace", "language", *_COLUMNS), rows)
 
 
 def _row(point: Point) -> Sequence[Any]:

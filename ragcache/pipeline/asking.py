@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -67,6 +68,7 @@ def guard_for(policy: LookupPolicy, **fields: Any) -> GuardPolicy:
 class Policies:
     """What is decided how.
 
+    `lookups` holds for one namespace and language ("" for any) in place of `lookup`.
     `second_at` is the score from which a second opinion lets a candidate of the grey zone pass, and
     `judge` has the target asked about such candidates in the background.
     `revision` is the model's and `version` the policies' own, as the operator names them: answers
@@ -75,6 +77,7 @@ class Policies:
 
     layout: LayoutPolicy = field(default_factory=LayoutPolicy)
     lookup: LookupPolicy = field(default_factory=LookupPolicy)
+    lookups: Mapping[tuple[str, str], LookupPolicy] = field(default_factory=dict)
     admission: AdmissionPolicy = field(default_factory=AdmissionPolicy)
     budgets: Budgets = field(default_factory=Budgets)
     guard: GuardPolicy | None = None
@@ -87,6 +90,20 @@ class Policies:
     def guarding(self) -> GuardPolicy:
         """The guard's policy; by default its floor is the operator's threshold."""
         return self.guard or guard_for(self.lookup)
+
+    def lookup_of(self, namespace: str, language: str) -> LookupPolicy:
+        """Return the policy for questions of a namespace in a language."""
+        for key in ((namespace, language), (namespace, ""), ("", language)):
+            if key in self.lookups:
+                return self.lookups[key]
+        return self.lookup
+
+    def guarding_of(self, policy: LookupPolicy) -> GuardPolicy:
+        """Return the guard's policy with the thresholds of one of the `lookups`."""
+        if policy is self.lookup:
+            return self.guarding
+        uncertified = max(policy.threshold, policy.uncertified_threshold)
+        return replace(self.guarding, floor=policy.threshold, uncertified=uncertified)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -15,7 +16,7 @@ from ..keys import question_of
 from ..lookup.guard import ruling
 from ..protocols import BAD_SIGNATURE, Store
 from ..types import Candidate, Entry, EntryId, Hit, Miss, Request
-from .asking import Asking, Understanding
+from .asking import Asking, Policies, Understanding
 from .guarding import Guarding, Regenerate
 from .parts import Parts
 from .second import SecondOpinion
@@ -32,7 +33,7 @@ class Finding:
         parts: Parts,
         guarding: Guarding,
         *,
-        policy: lookup.LookupPolicy,
+        policies: Policies,
         keyring: KeyRing | None,
         clock: Callable[[], datetime],
         second: SecondOpinion,
@@ -40,7 +41,7 @@ class Finding:
         self._parts = parts
         self._guarding = guarding
         self._second = second
-        self._policy = policy
+        self._policies = policies
         self._keyring = keyring
         self._clock = clock
         self._spread = Spread()
@@ -147,7 +148,7 @@ class Finding:
             embedding.vector,
             embedder=self._parts.embedder.id if self._parts.embedder else "",
             now=now,
-            limit=self._policy.limit,
+            limit=self._policy(asking, reading).limit,
         )
         candidates = await self._parts.stored(asking, search)
         if isinstance(candidates, Miss):
@@ -156,7 +157,7 @@ class Finding:
         found = self._decide(asking, reading, candidates, now)
         if isinstance(found, Miss) and self._second.is_wanted:
             found = await self._decided_anew(asking, understanding, candidates, found, now)
-        ruled = ruling(found, self._guarding.standing(asking))
+        ruled = ruling(found, self._standing(asking, reading))
         if isinstance(ruled, Hit):
             return ruled
         understanding.below = found if isinstance(found, Hit) else None
@@ -173,15 +174,17 @@ class Finding:
     ) -> Hit | Miss:
         """Hear a second opinion on what the gates leave open; nearer ones than the guard wants."""
         reading, embedding = understanding.reading, understanding.embedding
-        standing = self._guarding.standing(asking)
-        if reading is None or embedding is None or standing.off:
+        if reading is None or embedding is None:
+            return found
+        standing = self._standing(asking, reading)
+        if standing.off:
             return found
         grey = lookup.grey(
             candidates,
             asked=reading,
             request=asking.request,
             now=now,
-            policy=self._guarding.lowest(self._policy),
+            policy=self._lowest(asking, reading),
             threshold=standing.threshold,
         )
         if not grey:
@@ -197,7 +200,7 @@ class Finding:
         if isinstance(found, Hit) or not candidates:
             return
         nearest = candidates[0]
-        if nearest.similarity < self._policy.threshold:
+        if nearest.similarity < self._policies.lookup.threshold:
             return
         if self._spread.in_vain(nearest.entry.id, question_of(asking.request)):
             detail = (
@@ -218,9 +221,22 @@ class Finding:
             asked=asked,
             request=asking.request,
             now=now,
-            policy=self._guarding.lowest(self._policy),
+            policy=self._lowest(asking, asked),
             opinions=opinions,
         )
+
+    def _policy(self, asking: Asking, asked: lookup.Reading) -> lookup.LookupPolicy:
+        return self._policies.lookup_of(asking.scope.namespace, asked.language)
+
+    def _standing(self, asking: Asking, asked: lookup.Reading) -> lookup.Standing:
+        policy = self._policies.guarding_of(self._policy(asking, asked))
+        return self._guarding.standing(asking, policy)
+
+    def _lowest(self, asking: Asking, asked: lookup.Reading) -> lookup.LookupPolicy:
+        """Return the policy at the lowest threshold that the guard may choose."""
+        policy = self._policy(asking, asked)
+        floor = self._policies.guarding_of(policy).floor
+        return replace(policy, threshold=floor, uncertified_threshold=floor)
 
     def _genuine(self, asking: Asking, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         return [each for each in candidates if self._is_genuine(asking, each.entry)]

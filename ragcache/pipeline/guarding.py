@@ -15,7 +15,7 @@ import random
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ..events import Judged
@@ -24,7 +24,6 @@ from ..lookup import (
     GuardState,
     Happening,
     Judgement,
-    LookupPolicy,
     Observed,
     Standing,
     answers_agree,
@@ -110,14 +109,9 @@ class Guarding:
 
     # --- what holds now ------------------------------------------------------------------------
 
-    def standing(self, asking: Asking) -> Standing:
+    def standing(self, asking: Asking, policy: GuardPolicy | None = None) -> Standing:
         """Return threshold, certificate and share to verify for this request's partition."""
-        return standing(self._state, path_of(asking.scope), self._policy)
-
-    def lowest(self, policy: LookupPolicy) -> LookupPolicy:
-        """Return the lookup policy at the lowest threshold the guard may choose."""
-        floor = self._policy.floor
-        return replace(policy, threshold=floor, uncertified_threshold=floor)
+        return standing(self._state, path_of(asking.scope), policy or self._policy)
 
     # --- what was seen -------------------------------------------------------------------------
 
@@ -236,8 +230,10 @@ class Guarding:
         told = await self._told(store, kept.heard)
         mine = tuple(self._unsaved) if self._policy.shared else ()
         together = counted(kept.state, (*told.happenings, *mine), self._policy)
-        if self._policy.shared and (mine or told.happenings) and not await self._exchanged(
-            store, together, heard=told.last, seen=kept.version
+        if (
+            self._policy.shared
+            and (mine or told.happenings)
+            and not await self._exchanged(store, together, heard=told.last, seen=kept.version)
         ):
             return False
         for _ in mine:

@@ -117,7 +117,7 @@ class Pipeline:
         self._finding = Finding(
             self._parts,
             self._guarding,
-            policy=policies.lookup,
+            policies=policies,
             keyring=keyring,
             clock=clock,
             second=second,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from ragcache import factory
+from ragcache.bench.rewording import paraphrases, traps
+from ragcache.settings import Settings
 from ragcache.store.traffic import TrafficWriter, Verdict
 from ragcache.telemetry import savings
 from ragcache.telemetry.record import assemble
 from ragcache.telemetry.recorder import row_of
+from tests.doubles.embedder import TableEmbedder
 from tests.unit.telemetry.samples import of_hit
 
 CLOCK = """from datetime import datetime
@@ -89,9 +94,6 @@ def test_lint_of_nothing_is_a_usage_error(bare_cli):
 @pytest.fixture
 def paired(monkeypatch):
     """Pairs whose similarity is known: right ones above 0.9, wrong ones below."""
-    from ragcache import factory
-    from tests.doubles.embedder import TableEmbedder
-
     table = TableEmbedder()
     lines = []
     for number in range(12):
@@ -112,9 +114,43 @@ def test_calibrate_prints_a_threshold_with_its_bound_and_draws_the_curve(bare_cl
     assert Path("c.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(Path("c.json").read_text())["curve"]
     found = bare_cli("calibrate", "pairs.jsonl", "--plot", "c.svg", "--json").json
-    assert set(found) == {"threshold", "certified", "error", "per", "chosen", "curve"}
+    assert set(found) == {"threshold", "certified", "error", "per", "chosen", "curve", "parts"}
+    assert [(p["namespace"], p["language"]) for p in found["parts"]] == [("", "en")]
     assert "<svg xmlns" in Path("c.svg").read_text()
     assert ".gif" in bare_cli("calibrate", "pairs.jsonl", "--plot", "c.gif", code=1).err
+
+
+def test_calibrate_gives_each_namespace_and_language_its_settings(bare_cli, paired):
+    lines = [json.loads(line) for line in Path("pairs.jsonl").read_text().splitlines()]
+    rows = [{**row, "namespace": "faq" if at % 4 < 2 else "shop"} for at, row in enumerate(lines)]
+    rows += [
+        {"a": f"第{n}号商品多少钱？", "b": f"第{n}号商品多少钱", "same": True} for n in range(9)
+    ]
+    Path("parts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ran = bare_cli("calibrate", "parts.jsonl")
+    written = ran.out.split("in the settings:")[1]
+    found = tomllib.loads(written)["lookup"]
+    assert set(found["namespaces"]) == {"faq", "shop"}
+    assert found["namespaces"]["faq"]["languages"]["en"]["threshold"] == pytest.approx(
+        0.97, abs=1e-3
+    )
+    Path("ragcache.toml").write_text(written)
+    policies = factory._policies(Settings.load("ragcache.toml"))
+    assert policies.lookup_of("faq", "en").threshold == pytest.approx(0.97, abs=1e-3)
+    assert policies.lookup_of("elsewhere", "de") is policies.lookup
+
+
+def test_calibrate_fits_a_second_opinion_that_the_settings_can_name(bare_cli, paired):
+    pairs = [*traps(160, seed=1), *paraphrases(160, seed=1)]
+    rows = [{"a": p.stored, "b": p.asked, "same": p.same} for p in pairs]
+    Path("many.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ran = bare_cli("calibrate", "many.jsonl", "--fit", "verifier.json", "--error", "0.05")
+    Path("ragcache.toml").write_text(ran.out.split("in the settings:")[1])
+    settings = Settings.load("ragcache.toml")
+    verifier = factory.verifier_from(settings, TableEmbedder())
+    assert verifier.id == "fitted:verifier.json"
+    assert 0.0 < settings.verifier.threshold < 1.0
+    bare_cli("calibrate", "--from-traffic", "--fit", "verifier.json", code=2)
 
 
 @pytest.fixture

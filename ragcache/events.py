@@ -125,6 +125,11 @@ class Hooks:
         """Subscribe a hook."""
         self._hooks.append(hook)
 
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._hooks)
+
     def emit(self, event: Event) -> None:
         """Hand the event to every hook."""
         for hook in self._hooks:

@@ -340,6 +340,7 @@ def _others(message: Message, part: int | None) -> list[Any]:
 # --- salts -------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=4096)
 def cache_salt(secret: bytes, *trust_group: str) -> str:
     """Return the KV cache salt of a trust group: 43 URL-safe characters.
 

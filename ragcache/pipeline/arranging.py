@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
@@ -277,7 +278,12 @@ def group_of(asking: Asking, *, other: bool = False, model: str | None = None) -
     trust = asking.trust_group
     if other:
         trust = ("tenant", asking.scope.tenant) if trust == ("public",) else ("public",)
-    return fingerprint("group", trust, asking.asked.name, model or asking.asked.model)
+    return _group(trust, asking.asked.name, model or asking.asked.model)
+
+
+@functools.lru_cache(maxsize=4096)
+def _group(trust: tuple[str, ...], target: str, model: str) -> str:
+    return fingerprint("group", trust, target, model)
 
 
 def _with_difference(layout: Layout, tree: GroupTree) -> Layout:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
 from ..events import Called
@@ -55,19 +56,19 @@ class Calling:
         async with self._warming.ahead(asking, layout) as warm:
             try:
                 # Closed at once when the caller leaves: the upstream stops computing then.
-                pieces = _pieces(target, arranged.call, streaming)
-                async with contextlib.aclosing(pieces):
+                async with _closing(_pieces(target, arranged.call, streaming)) as pieces:
                     async for chunk in pieces:
                         warm.set()
                         called.take(chunk)
                         if chunk.text or chunk.raw is not None:
-                            yield replace(chunk, completion=None)
+                            yield _without_completion(chunk)
             except BaseException as error:
                 self._emit(asking, called, NO_REUSE, error=type(error).__name__)
                 raise
         reuse = self._arranging.reuse(arranged, called.completion)
         self._emit(asking, called, reuse)
-        self._guarding.missed(asking, understanding.below, called.completion.text)
+        if self._parts.store is not None:
+            self._guarding.missed(asking, understanding.below, called.completion.text)
         self._second.judge_later(asking, target, understanding.grey)
         self._arranging.remember(asking, arranged, called.completion)
         self._rollouts.note(asking)
@@ -118,20 +119,24 @@ class _Called:
         self.completion = chunk.completion or self.completion
 
 
-async def _pieces(
+def _pieces(
     target: Target,
     call: Call,
     streaming: bool,  # noqa: FBT001 -- the one thing that chooses between two calls
-) -> AsyncGenerator[Chunk, None]:
-    if not streaming:
-        completion = await target.complete(call)
-        yield Chunk(text=completion.text, completion=completion)
-        return
-    stream = target.stream(call)
-    try:
-        async for chunk in stream:
-            yield chunk
-    finally:
-        # An iterator that is no generator has nothing to close.
-        if isinstance(stream, AsyncGenerator):
-            await stream.aclose()
+) -> AsyncIterator[Chunk]:
+    return target.stream(call) if streaming else _whole(target, call)
+
+
+async def _whole(target: Target, call: Call) -> AsyncGenerator[Chunk, None]:
+    completion = await target.complete(call)
+    yield Chunk(text=completion.text, completion=completion)
+
+
+def _closing(pieces: AsyncIterator[Chunk]) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+    if isinstance(pieces, AsyncGenerator):
+        return contextlib.aclosing(pieces)
+    return contextlib.nullcontext(pieces)  # an iterator that is no generator has nothing to close
+
+
+def _without_completion(chunk: Chunk) -> Chunk:
+    return chunk if chunk.completion is None else replace(chunk, completion=None)

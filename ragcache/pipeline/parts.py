@@ -180,6 +180,8 @@ class Parts:
 
     def emit(self, kind: type[Event], asking: Asking, began_s: float | None, **fields: Any) -> None:
         """Emit an event of a request; `began_s` is when its stage began, by perf_counter."""
+        if not self.hooks.heard:
+            return
         seconds = 0.0 if began_s is None else time.perf_counter() - began_s
         self.hooks.emit(
             kind(

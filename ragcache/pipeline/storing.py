@@ -75,6 +75,10 @@ class Storing:
             embedder=parts.embedder, policy=policy, keyring=keyring, clock=clock
         )
 
+    @property
+    def _stores(self) -> bool:
+        return self._parts.store is not None and self._keyring is not None
+
     async def snapshot(self, asking: Asking) -> Snapshot | None:
         """Note what the answer will depend on, before the target is asked."""
         parts = self._parts
@@ -97,7 +101,7 @@ class Storing:
     ) -> tuple[Admit | Reject, bool | None, str]:
         """Return the verdict, whether the answer is stored (None: under way), and why not."""
         began_s = time.perf_counter()
-        lineage = answers.lineage(layout, completion)
+        lineage = answers.lineage(layout, completion) if self._stores else ()
         verdict = self._decided(asking, completion, layout, lineage)
         stored: bool | None = False
         reason = verdict.check if isinstance(verdict, Reject) else ""
@@ -117,7 +121,7 @@ class Storing:
         layout: Layout,
         lineage: tuple[Lineage, ...],
     ) -> Admit | Reject:
-        if self._parts.store is None or self._keyring is None:
+        if not self._stores:
             return Reject(check="no_store", detail="there is no store, or no key to sign with")
         verdict = admission.decide(
             asking.request,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from ..types import Layout
 from .asking import Asking
@@ -24,14 +24,15 @@ class Warming:
         self._wait_s = wait_s
         self._cold: dict[tuple[str, ...], asyncio.Event] = {}
 
-    @asynccontextmanager
-    async def ahead(self, asking: Asking, layout: Layout) -> AsyncGenerator[asyncio.Event, None]:
+    def ahead(self, asking: Asking, layout: Layout) -> AbstractAsyncContextManager[asyncio.Event]:
         """Enter in turn; set the event at the first token, or leave, to let the others go."""
-        key = (*asking.trust_group, *(str(block.hash) for block in layout.blocks))
-        warm = asyncio.Event()
         if not self._wait_s or not layout.blocks:
-            yield warm
-            return
+            return nullcontext(asyncio.Event())
+        return self._in_turn((*asking.trust_group, *(str(block.hash) for block in layout.blocks)))
+
+    @asynccontextmanager
+    async def _in_turn(self, key: tuple[str, ...]) -> AsyncGenerator[asyncio.Event, None]:
+        warm = asyncio.Event()
         before = self._cold.get(key)
         if before is not None:
             await _within(before, self._wait_s)

@@ -69,8 +69,9 @@ def stats(
     """Show the four figures and their reasons, and what the store holds.
 
     Exact and semantic hits are shares of all requests; prefix hits the share of input tokens that
-    the target served from its own cache; bad hits the share of verified ones found wrong, with
-    the upper bound of the true rate. First token: what an asker waits less on a hit.
+    the target served from its own cache; bad hits the verified ones found wrong, with the upper
+    bounds of the true rate, of hits and of all requests. First token: what an asker waits less on
+    a hit.
     """
     with database(config, dsn) as place:
         if watch and not as_json:
@@ -169,7 +170,9 @@ def _bad(part: Figures) -> str:
     told = f", {part.reported} reported" if part.reported else ""
     if not part.judged:
         return f"none judged{told}"
-    return f"{part.wrong} of {part.judged}, at most {part.bad_hit_bound:.1%}{told}"
+    bounds = f"at most {part.bad_hit_bound:.1%} of hits, {part.bad_of_all_bound:.2%} of all"
+    certified = "certified" if part.certified else "not certified"
+    return f"{part.wrong} of {part.judged}, {bounds}, {certified}{told}"
 
 
 def _saved(part: Figures) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..lookup import GuardPolicy
 from ..lookup.bounds import anytime_upper
 
 Row = Mapping[str, Any]
@@ -92,6 +93,18 @@ class Figures:
         return anytime_upper(self.wrong, self.judged)
 
     @property
+    def bad_of_all_bound(self) -> float:
+        """Upper bound of the share of all requests that a bad hit answered, at 95 %."""
+        if not self.hits_semantic or not self.requests:
+            return 0.0
+        return min(1.0, self.bad_hit_bound * self.hits_semantic / self.requests)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the bound of bad hits lies within what the guard holds by default."""
+        return self.bad_hit_bound <= GuardPolicy().bad_hit_guard
+
+    @property
     def called_ttft_mean_s(self) -> float | None:
         """Mean time to the first token of a call."""
         return _ratio(self.called_ttft_s, self.called_ttfts)
@@ -166,6 +179,8 @@ def plain(figures: Figures) -> dict[str, Any]:
         "bad_hit_rate",
         "wrong_of_judged",
         "bad_hit_bound",
+        "bad_of_all_bound",
+        "certified",
         "called_ttft_mean_s",
         "hit_ttft_mean_s",
         "ttft_saved_s",

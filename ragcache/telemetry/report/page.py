@@ -67,7 +67,7 @@ def _sections(data: ReportData) -> Iterable[str]:
 
 
 def _cards(whole: Figures) -> str:
-    bound = f"at most {whole.bad_hit_bound:.1%} (95 %)" if whole.judged else "none judged yet"
+    bound = _bounds(whole) if whole.judged else "none judged yet: not certified"
     ttft = whole.ttft_saved_s
     cards = (
         ("Prefix hit rate", _share(whole.prefix_hit_rate), f"{whole.cached:,} tokens reused"),
@@ -85,6 +85,14 @@ def _cards(whole: Figures) -> str:
         for name, value, note in cards
     )
     return f'<section class="wide"><dl class="cards">{shown}</dl></section>'
+
+
+def _bounds(whole: Figures) -> str:
+    certified = "certified" if whole.certified else "not certified"
+    return (
+        f"at most {whole.bad_hit_bound:.1%} of hits, {whole.bad_of_all_bound:.2%} of all (95 %): "
+        f"{certified}"
+    )
 
 
 def _share(rate: float | None) -> str:

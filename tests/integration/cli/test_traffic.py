@@ -62,7 +62,7 @@ def test_stats_give_the_four_figures_and_their_reasons(cli, recorded):
 
 def test_stats_for_people_say_the_same(cli, recorded):
     shown = cli("stats", "--tenant", recorded, "--by", "version").out
-    for word in ("40.0%", "68.3%", "1 of 2, at most", "-0.40 s", "no_candidate", "evicted", "v1"):
+    for word in ("40.0%", "68.3%", "1 of 2, at most", "not certified", "-0.40 s", "no_candidate", "evicted", "v1"):
         assert word in shown
 
 
@@ -118,6 +118,7 @@ def test_stats_have_a_stable_schema(cli, recorded):
                 "bad_hit_rate",
                 "wrong_of_judged",
                 "bad_hit_bound",
+                "bad_of_all_bound",
                 "called_ttft_mean_s",
                 "hit_ttft_mean_s",
                 "ttft_saved_s",
@@ -128,6 +129,7 @@ def test_stats_have_a_stable_schema(cli, recorded):
             ],
             "float",
         ),
+        "certified": "bool",
     }
 
 

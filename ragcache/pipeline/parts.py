@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..budget import Backlog, Bounded, Breaker, BreakerOpenError
-from ..errors import IsolationError, StoreUnavailableError
+from ..errors import IsolationError, StoreUnavailableError, VerifierError
 from ..events import Degraded, Event, Hooks
-from ..keys import fold
+from ..keys import fold, question_of
 from ..protocols import Embedder, Store, Verifier
-from ..types import Embedding, Miss
+from ..types import Candidate, Embedding, Miss
 from .asking import Asking, Budgets
 
 _log = logging.getLogger("ragcache")
@@ -143,18 +143,18 @@ class Parts:
         return found[0]
 
     async def verified(
-        self, asking: Asking, work: Coroutine[Any, Any, Sequence[float]], *, count: int
-    ) -> Sequence[float] | Miss:
-        """Await a verifier's scores within their budget; anything but `count` numbers is none."""
+        self, asking: Asking, embedding: Embedding, candidates: Sequence[Candidate]
+    ) -> Sequence[float]:
+        """Await the verifier's score of each candidate within the budget; none where it has none."""
+        if self.verifier is None:
+            return ()
         bounded = self._bounded.run(
-            work, seconds=self.budgets.verify_s, breaker=self._verify_breaker
+            _scores(self.verifier, question_of(asking.request), embedding, candidates),
+            seconds=self.budgets.verify_s,
+            breaker=self._verify_breaker,
         )
         found = await self._passed_by(asking, bounded, part="verify")
-        if isinstance(found, Miss) or len(found) == count:
-            return found
-        detail = f"{len(found)} scores for {count} candidates"
-        self.degraded(asking, "verify", "error", detail)
-        return Miss(reason="verify_error", fwd="bypass", detail=detail)
+        return () if isinstance(found, Miss) else found
 
     async def _passed_by(
         self, asking: Asking, work: Coroutine[Any, Any, T], *, part: str
@@ -228,6 +228,15 @@ def _fault(embedding: Embedding, embedder: Embedder) -> str:
         return f"{vector.size} dimensions instead of {embedder.dimensions}"
     length = float(np.linalg.norm(vector))
     return "" if np.isfinite(length) and length > 0 else f"length {length}"
+
+
+async def _scores(
+    verifier: Verifier, asked: str, embedding: Embedding, candidates: Sequence[Candidate]
+) -> Sequence[float]:
+    found = await verifier.opinions(asked, embedding, candidates)
+    if len(found) != len(candidates):
+        raise VerifierError(f"{len(found)} scores for {len(candidates)} candidates")
+    return found
 
 
 async def _embeddings(embedder: Embedder, text: str) -> Sequence[Embedding]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..events import Judged
 from ..keys import normal_question, question_of
 from ..protocols import Target
-from ..types import Call, Candidate, Completion, Embedding, EntryId, Message, Miss
+from ..types import Call, Candidate, Completion, Embedding, EntryId, Message
 from .asking import Asking
 from .parts import Parts
 
@@ -71,16 +71,10 @@ class SecondOpinion:
             if (each.entry.id, question) in self._known
         }
         left = [each for each in grey if each.entry.id not in found]
-        verifier = self._parts.verifier
-        if verifier is None or not left or any(found.values()):
+        if not left or any(found.values()):
             return found
-        asked = question_of(asking.request)
-        scores = await self._parts.verified(
-            asking, verifier.opinions(asked, embedding, left), count=len(left)
-        )
-        if isinstance(scores, Miss):
-            return found
-        told = zip(left, scores, strict=True)
+        scores = await self._parts.verified(asking, embedding, left)
+        told = zip(left, scores, strict=False)  # no scores where there is no opinion
         return found | {each.entry.id: score >= self._threshold for each, score in told}
 
     # --- the target as a judge -----------------------------------------------------------------

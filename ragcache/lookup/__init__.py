@@ -15,7 +15,7 @@ from .counting import (
     state_from_json,
     state_json,
 )
-from .decision import REASONS, decide, effective_threshold, grey
+from .decision import REASONS, decide, effective_threshold, exact_hit, grey
 from .guard import Standing, ruling, standing
 from .policy import GuardPolicy, LookupPolicy
 from .reading import Reading, likeness, read
@@ -35,6 +35,7 @@ __all__ = [
     "counted",
     "decide",
     "effective_threshold",
+    "exact_hit",
     "fixed_upper",
     "grey",
     "likeness",

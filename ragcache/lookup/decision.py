@@ -117,6 +117,14 @@ def decide(
     return _agreed(passing, request, certified=certified) or best
 
 
+def exact_hit(candidates: Sequence[Candidate], *, request: Request, now: datetime) -> Hit | None:
+    """Return the hit that `decide` would give before it reads the question: one by exact key."""
+    for candidate in candidates:
+        if candidate.exact and not servable_reason(candidate, request, now):
+            return _hit(candidate, request, certified=True)
+    return None
+
+
 def grey(
     candidates: Sequence[Candidate],
     *,

@@ -148,7 +148,13 @@ class Asking:
         return ("tenant", self.scope.tenant)
 
 
-def ask(request: Request, asked: Asked, policy: AdmissionPolicy | None = None) -> Asking:
+def ask(
+    request: Request,
+    asked: Asked,
+    policy: AdmissionPolicy | None = None,
+    *,
+    wanted: tuple[Fingerprint, ...] | None = None,
+) -> Asking:
     """Derive scope and keys.
 
     By the policy a personal question is its principal's own, however the request was shared. Where
@@ -158,6 +164,7 @@ def ask(request: Request, asked: Asked, policy: AdmissionPolicy | None = None) -
         MissingTenantError: The request names no tenant.
         RequestError: A field holds a value that has no canonical form.
     """
+    began_s = time.perf_counter()
     identity = Identity(
         target=asked.name, model=asked.model, revision=asked.revision, policy=asked.policy
     )
@@ -171,7 +178,8 @@ def ask(request: Request, asked: Asked, policy: AdmissionPolicy | None = None) -
         scope=scope,
         keys=keys_of(request, scope),
         request_id=str(request.metadata.get("request_id") or uuid.uuid4().hex),
-        began_s=time.perf_counter(),
+        began_s=began_s,
+        wanted=wanted,
         prefix_sharing=sharing,
     )
 

@@ -115,8 +115,13 @@ class Finding:
         )
         if isinstance(candidates, Miss):
             return candidates
-        understanding.reading = lookup.read(question_of(asking.request))
         genuine = self._genuine(asking, candidates)
+        if not genuine:
+            return Miss(reason="no_candidate")
+        hit = lookup.exact_hit(genuine, request=asking.request, now=now)
+        if hit is not None:
+            return hit
+        understanding.reading = lookup.read(question_of(asking.request))
         return self._decide(asking, understanding.reading, genuine, now)
 
     async def _by_meaning(

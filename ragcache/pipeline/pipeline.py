@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
@@ -349,7 +349,7 @@ class Pipeline:
         self, request: Request, target: Target | None, *, streaming: bool, wanted: Wanted = None
     ) -> AsyncGenerator[Chunk, None]:
         target = self._target(target)
-        asking = replace(self._asking(request, target), wanted=wanted)
+        asking = self._asking(request, target, wanted)
         understanding = Understanding()
         if self._rollouts.is_cold(request):
             asking = replace(asking, request=request.replace(no_cache=True, no_store=True))
@@ -360,12 +360,13 @@ class Pipeline:
             for chunk in _replayed(self._served(asking, target, found)):
                 yield chunk
             return
-        forward = self._forward(asking, target, found, understanding, streaming=streaming)
-        async with contextlib.aclosing(forward) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        items, joined = self._joined(asking, target, found, understanding, streaming=streaming)
+        async with contextlib.aclosing(items) as following:
+            async for item in following:
+                for chunk in self._chunks(item, asking, target, found, joined=joined):
+                    yield chunk
 
-    def _asking(self, request: Request, target: Named) -> Asking:
+    def _asking(self, request: Request, target: Named, wanted: Wanted = None) -> Asking:
         model = request.model or target.model
         if self._system and not _has_system(request):
             request = request.replace(system=self._system)
@@ -376,7 +377,7 @@ class Pipeline:
             revision=self._policies.revision,
             policy=self._policies.version,
         )
-        return ask(request, asked, self._policies.admission)
+        return ask(request, asked, self._policies.admission, wanted=wanted)
 
     def _target(self, given: Target | None) -> Target:
         target = given or self.target
@@ -389,17 +390,14 @@ class Pipeline:
     ) -> Answer:
         now = self._clock()
         answer = answers.from_entry(asking.request, hit, now=now, request_id=asking.request_id)
-        answer = replace(
-            answer,
-            ttft_s=time.perf_counter() - asking.began_s,
-            status=replace(answer.status, collapsed=collapsed),
-        )
+        status = replace(answer.status, collapsed=True) if collapsed else answer.status
+        answer = replace(answer, ttft_s=time.perf_counter() - asking.began_s, status=status)
         self._finding.used(asking, hit, lambda: self._calling.regenerate(asking, target))
         saved = answers.usage_of(hit.entry.answer)
         self._parts.emit(Answered, asking, asking.began_s, answer=answer, saved_usage=saved)
         return answer
 
-    async def _forward(
+    def _joined(
         self,
         asking: Asking,
         target: Target,
@@ -407,41 +405,46 @@ class Pipeline:
         understanding: Understanding,
         *,
         streaming: bool,
-    ) -> AsyncGenerator[Chunk, None]:
+    ) -> tuple[AsyncGenerator[Chunk | Outcome | Hit, None], bool]:
         """Join the call that runs for this request already, or lead one."""
-        items, joined = self._flight.join(
-            _flight_key(asking),
-            lambda: self._lead(
-                asking,
-                self._calling.lead(asking, target, understanding, streaming=streaming),
-                waits=miss.fwd in ("miss", "stale"),
-            ),
-        )
-        async with contextlib.aclosing(items) as following:
-            async for item in following:
-                match item:
-                    case Chunk():
-                        yield item
-                    case Hit():
-                        for chunk in _replayed(self._served(asking, target, item, collapsed=True)):
-                            yield chunk
-                    case Outcome():
-                        answer = self._answered(asking, miss, item, collapsed=joined)
-                        yield Chunk(completion=answer.completion, answer=answer)
 
-    async def _lead(
-        self, asking: Asking, calling: AsyncGenerator[Chunk | Outcome, None], *, waits: bool
+        def lead() -> AsyncIterator[Chunk | Outcome | Hit]:
+            calling = self._calling.lead(asking, target, understanding, streaming=streaming)
+            waits = self._parts.store is not None and miss.fwd in ("miss", "stale")
+            return self._in_turn(asking, calling) if waits else calling
+
+        return self._flight.join(_flight_key(asking), lead)
+
+    async def _in_turn(
+        self, asking: Asking, calling: AsyncGenerator[Chunk | Outcome, None]
     ) -> AsyncGenerator[Chunk | Outcome | Hit, None]:
         """Call the target, unless another process is just doing so."""
-        async with contextlib.aclosing(calling), contextlib.AsyncExitStack() as stack:
-            if waits:
-                turn = self._turns.taken(asking, self._finding.again)
-                hit = await stack.enter_async_context(turn)
-                if hit is not None:
-                    yield hit
-                    return
+        turn = self._turns.taken(asking, self._finding.again)
+        async with contextlib.aclosing(calling), turn as hit:
+            if hit is not None:
+                yield hit
+                return
             async for item in calling:
                 yield item
+
+    def _chunks(
+        self,
+        item: Chunk | Outcome | Hit,
+        asking: Asking,
+        target: Target,
+        miss: Miss,
+        *,
+        joined: bool,
+    ) -> tuple[Chunk, ...]:
+        """Return what the caller gets of an item of a call."""
+        match item:
+            case Chunk():
+                return (item,)
+            case Hit():
+                return _replayed(self._served(asking, target, item, collapsed=True))
+            case Outcome():
+                answer = self._answered(asking, miss, item, collapsed=joined)
+                return (Chunk(completion=answer.completion, answer=answer),)
 
     def _answered(self, asking: Asking, miss: Miss, outcome: Outcome, *, collapsed: bool) -> Answer:
         status = answers.status_of(

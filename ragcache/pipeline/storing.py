@@ -195,9 +195,11 @@ class Storing:
         if store is None or keyring is None:
             return _Put(stored=False, reason="no_store")
         embedding = await self._embedding(asking, understanding)
+        reading = understanding.reading if understanding.embedding is embedding else None
+        reading = reading or lookup.read(entry.question, embedding)
         entry = replace(
             entry,
-            reading=lookup.read(entry.question, embedding).as_json(),
+            reading=reading.as_json(),
             vector=embedding.vector if embedding else None,
             embedder=self._parts.embedder.id if self._parts.embedder and embedding else "",
         )

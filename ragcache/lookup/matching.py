@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -86,10 +86,13 @@ def blocks(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
 
     Longest first, so that a repeated word is paired with the one in the same surroundings.
     """
+    places: dict[str, list[int]] = {}
+    for j, word in enumerate(other):
+        places.setdefault(word, []).append(j)
     free_one, free_other = [True] * len(one), [True] * len(other)
     pairs: list[tuple[int, int]] = []
     while True:
-        length, i, j = _longest(one, other, free_one, free_other)
+        length, i, j = _longest(one, places, free_one, free_other)
         if length == 0:
             return pairs
         for offset in range(length):
@@ -98,25 +101,34 @@ def blocks(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _longest(
-    one: Sequence[str], other: Sequence[str], free_one: Sequence[bool], free_other: Sequence[bool]
+    one: Sequence[str],
+    places: Mapping[str, Sequence[int]],
+    free_one: Sequence[bool],
+    free_other: Sequence[bool],
 ) -> tuple[int, int, int]:
     best = (0, 0, 0)
-    above = [0] * (len(other) + 1)
+    above: dict[int, int] = {}
     for i, word in enumerate(one):
-        row = [0] * (len(other) + 1)
-        if free_one[i]:
-            for j, facing in enumerate(other):
-                if word == facing and free_other[j]:
-                    row[j + 1] = above[j] + 1
-                    if row[j + 1] > best[0]:
-                        best = (row[j + 1], i - row[j + 1] + 1, j - row[j + 1] + 1)
+        row: dict[int, int] = {}
+        for j in places.get(word, ()) if free_one[i] else ():
+            if not free_other[j]:
+                continue
+            length = row[j] = above.get(j - 1, 0) + 1
+            if length > best[0]:
+                best = (length, i - length + 1, j - length + 1)
         above = row
     return best
 
 
 def _repeated(one: Sequence[Content], other: Sequence[Content]) -> list[tuple[int, int]]:
     """A word said twice on one side and once on the other is not left over."""
+    if _distinct(one) and _distinct(other):
+        return []
     return [(i, j) for i, a in enumerate(one) for j, b in enumerate(other) if a.stem == b.stem]
+
+
+def _distinct(words: Sequence[Content]) -> bool:
+    return len({word.stem for word in words}) == len(words)
 
 
 def reversed_blocks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
@@ -196,6 +208,8 @@ def edits(a: str, b: str, most: int) -> int:
 
 def _joined(one: Sequence[Content], places: Sequence[int], other: Sequence[Content]) -> set[int]:
     """Places of words that are written together on the other side: "log in", "login"."""
+    if not places:
+        return set()
     whole = {word.text.replace("_", "") for word in other}
     found: set[int] = set()
     for at in range(len(one) - 1):
@@ -208,6 +222,11 @@ def _joined(one: Sequence[Content], places: Sequence[int], other: Sequence[Conte
 
 def function_likeness(stored: Reading, asked: Reading) -> float:
     """Return how many of the words of structure both share (multiset Jaccard)."""
-    a, b = Counter(stored.function), Counter(asked.function)
-    whole = sum((a | b).values())
-    return sum((a & b).values()) / whole if whole else 1.0
+    left = Counter(stored.function)
+    shared = 0
+    for word in asked.function:
+        if left.get(word, 0):
+            left[word] -= 1
+            shared += 1
+    whole = len(stored.function) + len(asked.function) - shared
+    return shared / whole if whole else 1.0

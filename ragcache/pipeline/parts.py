@@ -145,7 +145,7 @@ class Parts:
     async def verified(
         self, asking: Asking, embedding: Embedding, candidates: Sequence[Candidate]
     ) -> Sequence[float]:
-        """Await the verifier's score of each candidate within the budget; none where it has none."""
+        """Await the verifier's scores of candidates within the budget; () where it has none."""
         if self.verifier is None:
             return ()
         bounded = self._bounded.run(

@@ -32,7 +32,7 @@ def eviction(memory: Mapping[str, Any]) -> Finding:
     """What happens when memory is full: a server that evicts nothing stores nothing then."""
     limit, policy = memory.get("maxmemory", 0), memory.get("maxmemory_policy", "")
     if not limit:
-        detail = "no maxmemory: set one, with maxmemory-policy allkeys-lru"
+        detail = "no maxmemory: set one, with maxmemory-policy volatile-ttl"
     elif policy == "noeviction":
         detail = "maxmemory-policy noeviction: once full, answers are served and none is stored"
     else:

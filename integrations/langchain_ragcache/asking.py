@@ -134,7 +134,7 @@ def _visible(retrievals: Sequence[Retrieval]) -> tuple[Seen, ...]:
         for text, found in here.items():
             if len(found) > len(by_text.get(text, ())):
                 by_text[text] = found
-    return tuple(seen for found in by_text.values() for seen in found)
+    return tuple([seen for found in by_text.values() for seen in found])
 
 
 def seen_of(document: Any) -> Seen | None:

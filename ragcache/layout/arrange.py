@@ -161,7 +161,7 @@ def _steps(
         sent = head.tokens + sum(step.tokens for step in earlier.steps)
         between = max(0, sum(context.count(text) for text in texts) - sent)
         key = fingerprint("turn", texts, steps[0].key)
-        steps[0] = replace(steps[0], key=key, tokens=steps[0].tokens + between)
+        steps[0] = steps[0]._replace(key=key, tokens=steps[0].tokens + between)
     return (*earlier.steps, *steps)
 
 

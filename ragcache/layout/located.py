@@ -27,8 +27,7 @@ Token = str | tuple[Side, str]
 _SIDES: tuple[tuple[Side, ...], ...] = (("after",), ("before",), ("after", "before"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(NamedTuple):
     """A document that this run retrieved: its text, and the values printed beside it."""
 
     text: str
@@ -55,6 +54,7 @@ class Cut:
 class _Span(NamedTuple):
     start: int
     end: int
+    text: str
     document: Seen
 
 
@@ -180,7 +180,7 @@ def find_spans(text: str, documents: Sequence[Seen]) -> list[_Span]:
         for literal in _literals(document):
             start = _free(text, literal, taken)
             if start >= 0:
-                taken.append(_Span(start=start, end=start + len(literal), document=document))
+                taken.append(_Span(start, start + len(literal), literal, document))
                 break
     return sorted(taken, key=lambda span: span.start)
 
@@ -203,7 +203,7 @@ def _in_order(text: str, documents: Sequence[Seen]) -> list[_Span] | None:
         else:
             return None
         behind = start + len(literal)
-        found.append(_Span(start=start, end=behind, document=document))
+        found.append(_Span(start, behind, literal, document))
     return found
 
 
@@ -239,7 +239,7 @@ def _windows(count: int) -> Iterator[tuple[int, int]]:
 
 def _cut_at(text: str, spans: Sequence[_Span]) -> Cut | None:
     head, tail = text[: spans[0].start], text[spans[-1].end :]
-    bodies = [text[s.start : s.end] for s in spans]
+    bodies = [s.text for s in spans]
     documents = tuple(s.document for s in spans)
     if len(spans) == 1:
         return Cut(head=head, separator="", blocks=(bodies[0],), tail=tail, documents=documents)

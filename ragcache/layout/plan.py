@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..types import Fingerprint
 
@@ -17,8 +17,7 @@ def quarter_of_characters(text: str) -> int:
     return len(text) // 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """One piece of a prompt's prefix: the head, a block, or a turn of the conversation.
 
     `key` identifies its bytes, `names` the documents whose change makes it worthless.

@@ -39,7 +39,7 @@ _EVERY = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A question and the name of its answer."""
+    """A question and what stands for its answer: equal for equal labels, else another number."""
 
     text: str
     label: str
@@ -52,10 +52,12 @@ def lines_of(rows: Iterable[Mapping[str, Any]]) -> list[Line]:
         ConfigError: A row lacks text or label.
     """
     found = []
+    numbers: dict[str, int] = {}
     for at, row in enumerate(rows, 1):
         if not isinstance(row.get("text"), str) or "label" not in row:
             raise ConfigError(f'row {at} is no question: give {{"text", "label"}}')
-        found.append(Line(text=row["text"], label=str(row["label"])))
+        number = numbers.setdefault(str(row["label"]), len(numbers))
+        found.append(Line(text=row["text"], label=f"answer {number}"))
     return found
 
 

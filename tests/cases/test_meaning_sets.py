@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from ragcache.bench import stream
 from ragcache.bench.answers import counted, outcomes_of, pairs_of, run
+from ragcache.bench.calibrating import halves, ranker_from_pairs
 from ragcache.bench.embedding import named
-from ragcache.bench.questions import rows_of
+from ragcache.bench.questions import rows_of, understood
+from ragcache.bench.replay import asked_of
+from ragcache.bench.replay import run as replay
 from ragcache.bench.rewording import Pair, paraphrases, reworded, traps
 from ragcache.lookup import LookupPolicy
+from ragcache.lookup.calibration import Judged, Point, curve_of
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +107,84 @@ def test_conversations_with_another_answer_are_not_matched(data_dir: Path) -> No
     assert len(leaning) == 60
     assert leaning.count(False) <= 0.02 * len(leaning)
     assert alone.count(False) > 0, "control: some questions are seen to stand alone"
+
+
+def _most(points: tuple[Point, ...], name: str, most: float) -> float:
+    """The highest recall at a threshold that keeps an error."""
+    return max((p.recall for p in points if getattr(p, name) <= most), default=0.0)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(1800)
+def test_duplicate_questions_by_a_second_opinion_fitted_on_other_questions(
+    data_dir: Path, minilm: Any
+) -> None:
+    pairs = pairs_of(rows_of(data_dir / "semantic/duplicate_questions_en.jsonl"))
+    first, second = halves(pairs)
+    ranker = ranker_from_pairs(first, minilm)
+    known = understood([text for p in second for text in (p.stored, p.asked)], minilm)
+    policy = LookupPolicy(threshold=0.0)
+    fitted = outcomes_of(second, minilm, policy=policy, ranker=ranker, known=known)
+    bare = outcomes_of(second, minilm, policy=LookupPolicy(threshold=0.0, gates="off"), known=known)
+    found = []
+    for outcomes in (fitted, bare):
+        judged = [
+            Judged(similarity=o.similarity, same=o.pair.same) for o in outcomes if o.served(0)
+        ]
+        same = sum(o.pair.same for o in outcomes)
+        points = curve_of(judged, total=len(outcomes))
+        share = sum(each.same for each in judged) / same
+        found.append(
+            (_most(points, "wrong_all", 0.005) * share, _most(points, "wrong_hits", 0.05) * share)
+        )
+    print(f"fitted {found[0]}, similarity alone {found[1]}, pairs {len(second)}")
+    assert found[0][0] >= 0.17
+    assert found[0][1] >= 0.10
+    assert found[1][0] < 0.14, "control: similarity alone serves less"
+
+
+def test_a_second_opinion_fitted_on_made_up_pairs_ranks_others(minilm: Any) -> None:
+    policy = LookupPolicy(threshold=0.0)
+    ranker = ranker_from_pairs([*traps(150, seed=5), *paraphrases(150, seed=5)], minilm, trees=50)
+    others = [*traps(60, seed=6), *paraphrases(60, seed=6)]
+    outcomes = outcomes_of(others, minilm, policy=policy, ranker=ranker)
+    at_half = counted(outcomes, 0.5)
+    assert at_half["served_different"] == 0
+    assert at_half["served_same_share"] >= 0.8
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+def test_a_stream_is_held_to_its_error_over_twenty_seeds(data_dir: Path, minilm: Any) -> None:
+    lines = stream.lines_of(rows_of(data_dir / "semantic/intent_stream_en.jsonl"))
+    known = understood([line.text for line in lines], minilm)
+    found = [stream.run(lines, minilm, seed=seed, known=known) for seed in range(20)]
+    rates = [row["hit_rate"] for row in found]
+    print(f"served {sum(rates) / len(rates):.4f}, wrong/all {[row['wrong_all'] for row in found]}")
+    assert sum(row["kept"] for row in found) >= 19
+    assert sum(rates) / len(rates) >= 0.20
+
+
+def test_a_short_stream_is_held_to_its_error(data_dir: Path, minilm: Any) -> None:
+    lines = stream.lines_of(rows_of(data_dir / "semantic/intent_stream_en.jsonl"))[::8]
+    found = stream.run(lines, minilm, seed=1)
+    assert found["lookups"] == len(lines) > 1_000
+    assert found["kept"]
+    assert found["hits"] > 0
+    assert found["certified"] == "not certified", "too few are judged in so short a stream"
+
+
+@pytest.mark.prove
+def test_a_replay_of_retrievals_serves_two_wrong_answers_at_most(
+    data_dir: Path, minilm: Any
+) -> None:
+    asked = asked_of(
+        rows_of(data_dir / "prefix/xquad_en.trace.jsonl"),
+        rows_of(data_dir / "prefix/xquad_en.docs.jsonl"),
+    )
+    found = replay(asked, minilm, policy=LookupPolicy(threshold=0.80))
+    print(found)
+    assert found["lookups"] == 1_190
+    assert found["served_different"] <= 2
+    bare = replay(asked, minilm, policy=LookupPolicy(threshold=0.80, gates="off", evidence=False))
+    assert bare["served_different"] > 50, "control: similarity alone serves the neighbours"

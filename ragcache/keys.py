@@ -304,16 +304,19 @@ def _context(request: Request) -> Any:
 
     With a stand-alone question the turns shape only the exact key.
     """
-    history = () if request.standalone else request.history
-    return [list(history), _skeleton(request.formatted, request.question)]
+    if request.standalone:
+        return [[], _skeleton(request.formatted, request.question, with_turns=False)]
+    return [list(request.history), _skeleton(request.formatted, request.question)]
 
 
-def _skeleton(formatted: Formatted | None, question: str) -> Any:
+def _skeleton(formatted: Formatted | None, question: str, *, with_turns: bool = True) -> Any:
     """Return the formatted prompt with its blocks and its question cut out."""
     if formatted is None:
         return None
     rows: list[Any] = []
     for at, message in enumerate(formatted.messages):
+        if not with_turns and _is_turn(formatted, at):
+            continue
         if at == formatted.index and formatted.blocks:
             holes = [_cut(formatted.head, question), formatted.separator]
             holes.append(_cut(formatted.tail, question))
@@ -324,6 +327,12 @@ def _skeleton(formatted: Formatted | None, question: str) -> Any:
         rows.append([message.role, body, message.tool_calls, message.tool_call_id])
         rows.append([message.name, message.extra])
     return rows
+
+
+def _is_turn(formatted: Formatted, at: int) -> bool:
+    """Whether a message belongs to the conversation and not to the template around it."""
+    is_template = at == len(formatted.messages) - 1 or (at == formatted.index and formatted.blocks)
+    return not is_template and formatted.messages[at].role not in ("system", "developer")
 
 
 def _cut(text: str, question: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,6 +18,18 @@ class Retrieved:
 
     documents: tuple[Any, ...]
     query: str = ""
+
+
+def condensed_in(queries: Iterable[str]) -> str | None:
+    """Return the one question among what a chain's own model wrote for its retrievers, or None.
+
+    Several are variants of a question, and what is no question is a passage to search by.
+    """
+    found = {query.strip() for query in queries}
+    if len(found) != 1:
+        return None
+    (query,) = found
+    return query if query.endswith(("?", "？")) and "\n" not in query else None
 
 
 _told: ContextVar[tuple[Retrieved, ...]] = ContextVar("ragcache_retrieved", default=())

@@ -17,7 +17,7 @@ from ragcache.binding import Identity, Options, controls
 from ragcache.keys import canonical_json
 from ragcache.layout.located import Seen, locate
 from ragcache.plain import plain
-from ragcache.retrieved import told
+from ragcache.retrieved import condensed_in, told
 from ragcache.types import Document, Formatted, Request
 
 from .identity import resolve
@@ -74,16 +74,18 @@ def ask(
     formatted, documents = locate([message_of(m) for m in messages], _visible(retrievals))
     params = params_of(model, stop, kwargs)
     asked = controls(metadata.get("ragcache"), kwargs.get("ragcache"))
+    history = tuple([message_of(m) for m in turns(messages)])
+    standing = {"standalone": _condensed(retrievals)} if history else {}
     request = Request(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
         anonymous=who.tenant is None,
         principal=who.principal,
         question=_question(messages, formatted, retrievals),
         documents=tuple([document_of(seen) for seen in documents]),
-        history=tuple([message_of(m) for m in turns(messages)]),
+        history=history,
         formatted=formatted,
         params=params,
-        **{**options.request, **asked, **switched_off(who, params)},
+        **{**standing, **options.request, **asked, **switched_off(who, params)},
     )
     form = kwargs.get("response_format")
     return Asked(
@@ -211,6 +213,11 @@ def _question(
         if query and query in text:
             return query
     return text.strip()
+
+
+def _condensed(retrievals: Sequence[Retrieval]) -> str | None:
+    """Return the question as the chain's own model condensed it from the conversation."""
+    return condensed_in(r.query for r in retrievals if r.is_condensed)
 
 
 def question_in(messages: Sequence[BaseMessage]) -> str:

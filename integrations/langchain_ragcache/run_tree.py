@@ -18,6 +18,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
+from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from ragcache.protocols import Named
@@ -31,6 +32,8 @@ _FORGET_AFTER_S = 3600.0
 _MAX_RUNS = 20_000
 #: Retrievals remembered outside of any chain, in one context.
 _MAX_LOOSE = 8
+#: Short texts of models remembered for a run, and how long, in characters, one of them may be.
+_MAX_SAID, _MAX_QUESTION = 8, 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class Retrieval:
 
     query: str
     documents: tuple[Any, ...]
+    #: A model of the same chain wrote the query: the question condensed from the conversation.
+    is_condensed: bool = False
     #: Wants to know what a wrapped model asks with these documents, and which model.
     listener: Listener | None = None
 
@@ -57,6 +62,8 @@ class ModelRun:
 class _Run:
     parent: UUID | None
     query: str = ""
+    is_condensed: bool = False
+    said: list[str] = field(default_factory=list)
     retrievals: list[Retrieval] = field(default_factory=list)
     loose: list[Retrieval] | None = None
     listener: Listener | None = None
@@ -83,7 +90,10 @@ class RunTree:
     ) -> None:
         """Note a run, its parent, and for a retriever what it is asked."""
         with self._lock:
-            self._runs[run_id] = _Run(parent=parent, query=query, loose=loose)
+            self._runs[run_id] = run = _Run(parent=parent, query=query, loose=loose)
+            run.is_condensed = bool(query.strip()) and any(
+                query.strip() in above.said for above in self._above(parent)
+            )
             if len(self._runs) > _MAX_RUNS:
                 self._sweep()
 
@@ -98,13 +108,28 @@ class RunTree:
             if (run := self._runs.get(run_id)) is not None:
                 run.listener = listener
 
+    def said(self, run_id: UUID, text: str) -> None:
+        """File what a model run said with every run above it; long texts are no questions."""
+        with self._lock:
+            run = self._runs.pop(run_id, None)
+            if run is None or not 0 < len(text.strip()) <= _MAX_QUESTION:
+                return
+            for ancestor in self._above(run.parent):
+                ancestor.said.append(text.strip())
+                del ancestor.said[:-_MAX_SAID]
+
     def retrieved(self, run_id: UUID, documents: Sequence[Any]) -> None:
         """File the documents of a retriever run with every run above it."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:
                 return
-            found = Retrieval(query=run.query, documents=tuple(documents), listener=run.listener)
+            found = Retrieval(
+                query=run.query,
+                documents=tuple(documents),
+                is_condensed=run.is_condensed,
+                listener=run.listener,
+            )
             if run.loose is not None:
                 run.loose.append(found)
                 del run.loose[:-_MAX_LOOSE]
@@ -230,6 +255,7 @@ class RagCacheCallbackHandler(BaseCallbackHandler):
         **_: Any,
     ) -> None:
         """Announce a model run to the model."""
+        self._runs.begin(run_id, parent_run_id)
         _model_run.set(
             ModelRun(
                 run_id=run_id,
@@ -239,15 +265,29 @@ class RagCacheCallbackHandler(BaseCallbackHandler):
             )
         )
 
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **_: Any) -> None:
-        """Text completion models take no part."""
+    def on_llm_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002 -- LangChain's signature
+        prompts: list[str],  # noqa: ARG002 -- LangChain's signature
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **_: Any,
+    ) -> None:
+        """Note the run of a text completion model: it may condense a question."""
+        self._runs.begin(run_id, parent_run_id)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """File what the model said: a retriever may be asked that."""
+        first = next((each for several in response.generations for each in several), None)
+        self._runs.said(run_id, "" if first is None else first.text)
 
     def _ended(self, *_: Any, run_id: UUID, **__: Any) -> None:
         self._runs.end(run_id)
 
     on_chain_end = on_chain_error = _ended
     on_tool_end = on_tool_error = _ended
-    on_retriever_error = _ended
+    on_retriever_error = on_llm_error = _ended
 
 
 _INSTALLED: list[RagCacheCallbackHandler] = []

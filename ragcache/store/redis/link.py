@@ -37,15 +37,19 @@ class Link:
         options: dict[str, Any] = {
             "protocol": 2,
             "socket_connect_timeout": connect_s,
-            "socket_keepalive": None if dsn.startswith("unix:") else True,
+            # Each call has its bound already. With a timeout of its own redis-py sends through
+            # `asyncio.wait_for`, which in Python 3.11 loses a cancellation that comes when the
+            # sending is just done: the call then outlived its bound by ten seconds.
+            "socket_timeout": None,
             "retry": Retry(NoBackoff(), 1),
         }
+        if not dsn.startswith("unix:"):
+            options["socket_keepalive"] = True
         self.cluster = cluster
         self._client: Redis | RedisCluster
         if cluster:
             self._client = RedisCluster.from_url(dsn, max_connections=pool_size, **options)
         else:
-            options = {name: value for name, value in options.items() if value is not None}
             pool = BlockingConnectionPool.from_url(
                 dsn, max_connections=pool_size, timeout=pool_wait_s, **options
             )

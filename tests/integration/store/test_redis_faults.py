@@ -83,6 +83,25 @@ async def test_a_server_that_says_nothing_is_waited_for_in_bounds(server, tenant
     await store.close()
 
 
+async def test_a_call_that_gets_its_connection_at_the_last_moment_is_bounded_all_the_same(
+    server, tenant
+):
+    """Waiting for a connection takes about as long as the call may take at all."""
+    store = RedisStore(server.dsn, pool_size=4, pool_wait_s=0.05, lookup_timeout_s=0.05)
+    await store.open()
+    asked = scope(request(tenant)), keys(request(tenant))
+    for _ in range(12):
+        server.freeze()
+        before = time.monotonic()
+        calls = [store.find_exact(*asked, now=NOW) for _ in range(20)]
+        await asyncio.gather(*calls, return_exceptions=True)
+        took = time.monotonic() - before
+        server.thaw()
+        assert took < 3.0
+        await until_it_answers(store, tenant)
+    await store.close()
+
+
 async def test_waiting_for_a_connection_is_bounded(server, tenant):
     store = RedisStore(server.dsn, pool_size=1, pool_wait_s=0.05, lookup_timeout_s=10)
     await store.open()

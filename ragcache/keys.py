@@ -72,8 +72,7 @@ def encode(value: Any) -> bytes:
     Raises:
         RequestError: A value of a type that has no canonical form.
     """
-    of_kind = _PLAIN.get(type(value))
-    return of_kind(value) if of_kind is not None else _encode_other(value)
+    return _PLAIN.get(type(value), _encode_other)(value)
 
 
 def _encode_other(value: Any) -> bytes:
@@ -102,7 +101,8 @@ def _frame(tag: bytes, body: bytes) -> bytes:
 
 
 def _many(tag: bytes, rows: Sequence[bytes]) -> bytes:
-    return _frame(tag, b"%d:%b" % (len(rows), b"".join(rows)))
+    body = b"%d:%b" % (len(rows), b"".join(rows))
+    return b"%b%d:%b" % (tag, len(body), body)
 
 
 def _none(_: None) -> bytes:
@@ -114,7 +114,8 @@ def _bool(value: bool) -> bytes:  # noqa: FBT001 -- the value itself
 
 
 def _str(value: str) -> bytes:
-    return _frame(b"s", value.encode("utf-8", "surrogatepass"))
+    body = value.encode("utf-8", "surrogatepass")
+    return b"s%d:%b" % (len(body), body)
 
 
 def _bytes(value: bytes | bytearray) -> bytes:

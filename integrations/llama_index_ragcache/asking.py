@@ -19,7 +19,7 @@ from ragcache.plain import plain
 from ragcache.retrieved import told
 from ragcache.types import Document, Formatted, JsonObject, Message, Request
 
-from .capture import CONTEXTS, around, tags
+from .capture import CONTEXTS, around, condensed, tags
 from .messages import last_user, message_of, turns
 from .passages import Passage, Retrieval, passage_of
 from .prompted import Variables
@@ -72,6 +72,7 @@ def ask(
     passages = _visible(retrievals, read)
     formatted, standing = locate(read, passages)
     question = _question(messages, formatted, variables, _behind(retrievals, standing))
+    history = tuple(message_of(m) for m in turns(messages))
     request = Request(
         tenant=who.tenant or f"anonymous-{secrets.token_hex(16)}",
         anonymous=who.tenant is None,
@@ -79,7 +80,8 @@ def ask(
         question=question.text,
         exact_only=not question.is_matchable,
         documents=tuple(_document(seen) for seen in standing),
-        history=tuple(message_of(m) for m in turns(messages)),
+        history=history,
+        standalone=condensed(question.text) if history else None,
         tools=tuple(tools),
         formatted=formatted,
         params=params,

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import BoundArguments
 from typing import Any
 
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMCompletionEndEvent,
+    LLMPredictEndEvent,
+)
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
@@ -24,6 +30,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from pydantic import PrivateAttr
 
 from ragcache.binding import TENANT_NAMES
+from ragcache.retrieved import condensed_in
 
 from .passages import Contexts, Retrieval, Runs, passage_of, tenant_in
 
@@ -39,6 +46,8 @@ RUNS = Runs()
 
 #: Retrievals outside of any run, in the context that made them.
 _loose: ContextVar[tuple[Retrieval, ...]] = ContextVar("ragcache_li_loose", default=())
+#: So many texts of models are remembered, and none longer: long ones are no questions.
+_MAX_SAID, _MAX_QUESTION = 1_000, 500
 #: The synthesis under way in this context.
 _synthesis: ContextVar[Retrieval | None] = ContextVar("ragcache_li_synthesis", default=None)
 
@@ -49,6 +58,32 @@ class _Failures:
 
 
 FAILURES = _Failures()
+
+
+class Said:
+    """What models of this process said of late: a retriever may be asked just that.
+
+    Not by context: a synchronous call may leave its own behind.
+    """
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, text: str) -> None:
+        """Remember a text."""
+        with self._lock:
+            self._texts[text] = None
+            self._texts.move_to_end(text)
+            while len(self._texts) > _MAX_SAID:
+                self._texts.popitem(last=False)
+
+    def __contains__(self, text: str) -> bool:
+        with self._lock:
+            return text in self._texts
+
+
+SAID = Said()
 
 
 def tags() -> dict[str, Any]:
@@ -62,6 +97,26 @@ def around() -> tuple[Retrieval, ...]:
     found = RUNS.find(str(run_id)) if run_id else ()
     synthesis = _synthesis.get()
     return (*(found or _loose.get()), *((synthesis,) if synthesis else ()))
+
+
+def condensed(message: str) -> str | None:
+    """Return the question that an engine's own model condensed from a message in conversation.
+
+    Only the newest retrieval counts, and only where the synthesis under way is of what it found:
+    an earlier chat in the same context may have retrieved the same documents for another
+    question. A query that is the message itself was not condensed.
+    """
+    synthesis = _synthesis.get()
+    run_id = tags().get(RUN_TAG)
+    retrievals = (RUNS.find(str(run_id)) if run_id else ()) or _loose.get()
+    if synthesis is None or not retrievals or not retrievals[-1].is_condensed:
+        return None
+    if retrievals[-1].query.strip() == message.strip():
+        return None
+    found = {passage.document.text for passage in retrievals[-1].passages}
+    if not {passage.document.text for passage in synthesis.passages} <= found:
+        return None
+    return condensed_in([retrievals[-1].query])
 
 
 class SynthesisWatcher(BaseSpanHandler[BaseSpan]):
@@ -150,7 +205,7 @@ class SynthesisWatcher(BaseSpanHandler[BaseSpan]):
 
 
 class RetrievalWatcher(BaseEventHandler):
-    """Notes what retrievers find, by run where there is one."""
+    """Notes what retrievers find, by run where there is one, and who wrote the query."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -158,21 +213,24 @@ class RetrievalWatcher(BaseEventHandler):
         return "RagCacheRetrievalWatcher"
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
-        """Note a retrieval."""
-        if not isinstance(event, RetrievalEndEvent):
-            return
+        """Note a retrieval, or what a model said."""
         try:
-            self._noted(event)
+            if isinstance(event, RetrievalEndEvent):
+                self._noted(event)
+            elif said := _text_of(event):
+                SAID.add(said)
         except Exception:  # noqa: BLE001 -- LlamaIndex would swallow it silently; the call goes on
             FAILURES.count += 1
             _log.warning("a retrieval could not be noted", exc_info=True)
 
     def _noted(self, event: RetrievalEndEvent) -> None:
         tags = event.tags or {}
+        query = _query_of(event.str_or_query_bundle)
         retrieval = Retrieval(
-            query=_query_of(event.str_or_query_bundle),
+            query=query,
             passages=tuple(passage_of(node) for node in event.nodes),
             tenant=tenant_in(tags, TENANT_NAMES),
+            is_condensed=query.strip() in SAID,
         )
         if run_id := tags.get(RUN_TAG):
             RUNS.file(str(run_id), retrieval)
@@ -185,6 +243,19 @@ def tenant_of(synthesizer: BaseSynthesizer, tags: dict[str, Any]) -> str | None:
     llm: Any = getattr(synthesizer, "_llm", None)
     bound = getattr(getattr(llm, "llm", llm), "bound_tenant", None)
     return bound if isinstance(bound, str) else tenant_in(tags, TENANT_NAMES)
+
+
+def _text_of(event: BaseEvent) -> str:
+    """Return what a model said, where the event tells that and it is no longer than a question."""
+    if isinstance(event, LLMPredictEndEvent):
+        text = event.output
+    elif isinstance(event, LLMCompletionEndEvent):
+        text = event.response.text
+    elif isinstance(event, LLMChatEndEvent) and event.response is not None:
+        text = event.response.message.content or ""
+    else:
+        return ""
+    return text.strip() if len(text.strip()) <= _MAX_QUESTION else ""
 
 
 def _query_of(query: Any) -> str:

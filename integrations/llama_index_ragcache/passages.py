@@ -45,6 +45,8 @@ class Retrieval:
     query: str
     passages: tuple[Passage, ...]
     tenant: str | None = None
+    #: A model wrote the query: the question condensed from the conversation.
+    is_condensed: bool = False
 
 
 def passage_of(node: NodeWithScore | BaseNode | str) -> Passage:

@@ -23,8 +23,9 @@ from .bounds import anytime_upper
 from .counting import BINS, LOWEST, STEP, Evidence, Floats, GuardState, bin_of, levels_of
 from .policy import GuardPolicy
 
-#: Confidence with which a bound is shown, a little wider than the 95 % that certify.
-_SHOWN_ALPHA = 0.04
+#: How often a shown bound may ever fall below the true rate: wider than the 95 % that certify, so
+#: that it covers in 95 % of any thousand runs and not only in the long run.
+SHOWN_ALPHA = 0.03
 _ALPHA = 0.05
 
 
@@ -74,7 +75,7 @@ def standing(state: GuardState, path: Sequence[str], policy: GuardPolicy) -> Sta
         off=off,
         verify_share=_share(evidence, policy, certified=certified),
         level=name,
-        upper_hits=anytime_upper(evidence.hits_wrong, evidence.hits_judged, alpha=_SHOWN_ALPHA),
+        upper_hits=anytime_upper(evidence.hits_wrong, evidence.hits_judged, alpha=SHOWN_ALPHA),
         upper_all=_upper_all(evidence),
         judged=evidence.hits_judged,
         wrong=evidence.hits_wrong,
@@ -107,7 +108,7 @@ def _upper_all(evidence: Evidence) -> float:
     """Wrong of all lookups: a hit's bound, times the share of lookups that are hits."""
     if not evidence.lookups:
         return 1.0
-    upper = anytime_upper(evidence.hits_wrong, evidence.hits_judged, alpha=_SHOWN_ALPHA)
+    upper = anytime_upper(evidence.hits_wrong, evidence.hits_judged, alpha=SHOWN_ALPHA)
     return min(1.0, upper * evidence.hits / evidence.lookups)
 
 

@@ -21,6 +21,7 @@ from ragcache.lookup import (
     state_from_json,
     state_json,
 )
+from ragcache.lookup.guard import SHOWN_ALPHA
 
 POLICY = GuardPolicy()
 
@@ -96,7 +97,7 @@ def _covered(rate: float, runs: int, judged: int) -> float:
         for n in range(1, judged + 1):
             wrong += draw.random() < rate
             if (wrong, n) not in bounds:
-                bounds[wrong, n] = anytime_upper(wrong, n, alpha=0.04)
+                bounds[wrong, n] = anytime_upper(wrong, n, alpha=SHOWN_ALPHA)
             fine = fine and bounds[wrong, n] >= rate
         kept += fine
     return kept / runs

@@ -158,7 +158,15 @@ class Storing:
             scope=asking.scope,
             keys=asking.keys,
             question=question_of(asking.request),
-            answer=answers.stored_form(completion, layout),
+            answer={
+                **answers.stored_form(completion, layout),
+                "made_by": {
+                    "request": asking.request_id,
+                    "target": asking.asked.name,
+                    "revision": asking.asked.revision,
+                    "policy": asking.asked.policy,
+                },
+            },
             lineage=lineage,
             created_at=now,
             expire_at=now + timedelta(seconds=verdict.ttl_s),
@@ -199,7 +207,7 @@ class Storing:
         reading = reading or lookup.read(entry.question, embedding)
         entry = replace(
             entry,
-            reading=reading.as_json(),
+            reading={**reading.as_json(), lookup.SUPPORT: _support(asking.request, entry)},
             vector=embedding.vector if embedding else None,
             embedder=self._parts.embedder.id if self._parts.embedder and embedding else "",
         )
@@ -228,3 +236,8 @@ class Storing:
         if self._parts.embedder is None or store is None or not store.has_vectors:
             return False
         return not (request.exact_only or leans_on_history(request))
+
+
+def _support(request: Request, entry: Entry) -> list[str]:
+    answer = str(entry.answer.get("text", ""))
+    return lookup.support_of(answer, [document.text for document in request.documents])

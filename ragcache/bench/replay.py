@@ -8,6 +8,7 @@ same answers.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..keys import content_hash
-from ..lookup import LookupPolicy, decide, fixed_upper
+from ..lookup import SUPPORT, LookupPolicy, decide, fixed_upper, support_of
 from ..protocols import Embedder
 from ..types import Document, Entry, Hit, Lineage
 from .questions import NOW, Asked, candidate_of, entry_of, request_of, understood
@@ -65,6 +66,7 @@ def run(
     vectors = np.stack([known[each.text].embedding.vector for each in asked])
     stored: list[tuple[int, Entry]] = []
     hits = wrong = 0
+    reasons: Counter[str] = Counter()
     for at, each in enumerate(asked):
         now = known[each.text]
         cosines = vectors[[place for place, _ in stored]] @ vectors[at] if stored else np.zeros(0)
@@ -78,6 +80,7 @@ def run(
             hits += 1
             wrong += int(found.entry.answer["text"] != each.answer)
         else:
+            reasons[found.reason] += 1
             stored.append((at, _entry(now, each, str(at))))
     return {
         "lookups": len(asked),
@@ -88,6 +91,7 @@ def run(
         "wrong_all_upper": round(fixed_upper(wrong, len(asked)), 6),
         "wrong_hits": round(wrong / hits, 6) if hits else 0.0,
         "wrong_hits_upper": round(fixed_upper(wrong, hits), 6),
+        "reasons": dict(reasons.most_common()),
         "threshold": policy.threshold,
     }
 
@@ -104,4 +108,6 @@ def _entry(asked: Asked, each: Retrieval, name: str) -> Entry:
         )
         for rank, document in enumerate(each.documents)
     )
-    return replace(entry_of(asked, each.answer, name=name), lineage=lineage)
+    entry = entry_of(asked, each.answer, name=name)
+    support = support_of(each.answer, [document.text for document in each.documents])
+    return replace(entry, lineage=lineage, reading={**(entry.reading or {}), SUPPORT: support})

@@ -19,9 +19,11 @@ from .decision import REASONS, decide, effective_threshold, exact_hit, grey
 from .guard import Standing, ruling, standing
 from .policy import GuardPolicy, LookupPolicy
 from .reading import Reading, likeness, read
+from .support import SUPPORT, support_of
 
 __all__ = [
     "REASONS",
+    "SUPPORT",
     "GuardPolicy",
     "GuardState",
     "Happening",
@@ -47,4 +49,5 @@ __all__ = [
     "standing",
     "state_from_json",
     "state_json",
+    "support_of",
 ]

@@ -15,6 +15,7 @@ from .evidence import access_reason, evidence_reason
 from .gates import gate_reason
 from .policy import LookupPolicy
 from .reading import Reading, likeness
+from .support import is_supported
 
 #: Reasons of a miss, the least informative first: of several candidates the most telling one
 #: is reported.
@@ -43,6 +44,7 @@ REASONS = (
     "version",
     "evidence_missing",
     "new_evidence",
+    "unsupported",
     "document_changed",
     "quarantined",
     "access",
@@ -297,4 +299,8 @@ def _evidence(entry: Entry, asking: _Asking) -> str:
     documents = asking.request.documents
     if documents and not entry.lineage:
         return "new_evidence"
-    return evidence_reason(entry.lineage, documents, depth=asking.policy.evidence_depth)
+    reason = evidence_reason(entry.lineage, documents, depth=asking.policy.evidence_depth)
+    if reason or not documents:
+        return reason
+    texts = [document.text for document in documents]
+    return "" if is_supported(entry.reading, texts) else "unsupported"

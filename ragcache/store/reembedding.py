@@ -16,7 +16,7 @@ from typing import Any
 from ..admission import KeyRing
 from ..errors import VectorError
 from ..keys import fold
-from ..lookup import read
+from ..lookup import SUPPORT, read
 from ..types import (
     Embedding,
     Entry,
@@ -155,6 +155,8 @@ def _entry(row: Row, tenant: TenantId) -> Entry:
 
 def _renewed(entry: Entry, embedding: Embedding, space: Space) -> Entry:
     reading = read(entry.question, embedding).as_json()
+    if entry.reading and SUPPORT in entry.reading:
+        reading[SUPPORT] = entry.reading[SUPPORT]
     return replace(entry, reading=reading, embedder=space.id)
 
 

@@ -63,6 +63,9 @@ FORWARD = {
     "new_evidence": _r(
         "a document was retrieved that the answer has not seen, ranked before its own"
     ),
+    "unsupported": _r(
+        "a number, name or quotation of the answer is no longer in the documents retrieved"
+    ),
     "access": _r("the asker lacks an access tag of a document that the answer came from"),
     "expired": _r("the entry is past its lifetime", "a longer `ttl_s`, where answers stay true"),
     "epoch": _r("a document or the whole namespace was invalidated since"),

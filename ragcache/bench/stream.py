@@ -8,6 +8,7 @@ stored one, and from the share of hits that it verifies.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,7 +30,7 @@ from ..lookup import (
 )
 from ..protocols import Embedder
 from ..types import Candidate, Entry, Hit, Miss
-from .questions import NOW, Asked, candidate_of, entry_of, request_of, understood
+from .questions import NOW, Asked, candidate_of, entry_of, percentiles, request_of, understood
 
 #: Wrong of all lookups held at 0.5 %.
 STREAM_GUARD = GuardPolicy(per="all", floor=0.80, uncertified=0.97, enough=300)
@@ -39,10 +40,11 @@ _EVERY = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A question and what stands for its answer: equal for equal labels, else another number."""
+    """A question, and what stands for its answer: another number for another label."""
 
     text: str
     label: str
+    answer: str
 
 
 def lines_of(rows: Iterable[Mapping[str, Any]]) -> list[Line]:
@@ -56,8 +58,9 @@ def lines_of(rows: Iterable[Mapping[str, Any]]) -> list[Line]:
     for at, row in enumerate(rows, 1):
         if not isinstance(row.get("text"), str) or "label" not in row:
             raise ConfigError(f'row {at} is no question: give {{"text", "label"}}')
-        number = numbers.setdefault(str(row["label"]), len(numbers))
-        found.append(Line(text=row["text"], label=f"answer {number}"))
+        label = str(row["label"])
+        number = numbers.setdefault(label, len(numbers))
+        found.append(Line(text=row["text"], label=label, answer=f"answer {number}"))
     return found
 
 
@@ -79,9 +82,9 @@ class _Cache:
             for at in sorted(best, key=lambda at: -cosines[at])
         ]
 
-    def store(self, asked: Asked, label: str) -> None:
+    def store(self, asked: Asked, answer: str) -> None:
         self.vectors[len(self.entries)] = asked.embedding.vector
-        self.entries.append(entry_of(asked, label, name=str(len(self.entries))))
+        self.entries.append(entry_of(asked, answer, name=str(len(self.entries))))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +93,19 @@ class _Counts:
     hits: int = 0
     wrong: int = 0
     exact: int = 0
+    same: int = 0
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+
+    def asked(self, line: Line, *, served: bool, right: bool) -> None:
+        """Count a lookup; its label was asked for before where it has a kind already."""
+        self.lookups += 1
+        self.same += int(line.label in self.kinds)
+        kind = self.kinds.setdefault(line.label, {"pairs": 0, "served": 0})
+        kind["pairs"] += 1
+        kind["served"] += int(served)
+        self.hits += int(served)
+        self.wrong += int(served and not right)
 
 
 def run(
@@ -102,6 +118,8 @@ def run(
     known: Mapping[str, Asked] | None = None,
 ) -> dict[str, Any]:
     """Ask the questions one after another and return what was served, right and wrong.
+
+    "same" are the lookups whose label had been asked for before: what a perfect cache serves.
 
     Args:
         lines: As `lines_of` makes them.
@@ -124,13 +142,13 @@ def run(
     for at, line in enumerate(order):
         if at % _EVERY == 0:
             now = standing(state, (), guard)
-        state = _ask(asked[line.text], line.label, cache, policy, guard, now, state, counts, draw)
+        state = _ask(asked[line.text], line, cache, policy, guard, now, state, counts, draw)
     return _result(counts, state, standing(state, (), guard), guard)
 
 
 def _ask(
     asked: Asked,
-    label: str,
+    line: Line,
     cache: _Cache,
     policy: LookupPolicy,
     guard: GuardPolicy,
@@ -139,21 +157,21 @@ def _ask(
     counts: _Counts,
     draw: random.Random,
 ) -> GuardState:
+    nearest = cache.nearest(asked, policy.limit)
+    began_s = time.perf_counter()
     found = decide(
-        cache.nearest(asked, policy.limit),
+        nearest,
         asked=asked.reading,
         request=request_of(asked.text),
         now=NOW,
         policy=policy,
     )
     served = ruling(found, now)
-    counts.lookups += 1
-    right = isinstance(found, Hit) and found.entry.answer["text"] == label
+    counts.seconds.append(time.perf_counter() - began_s)
+    right = isinstance(found, Hit) and found.entry.answer["text"] == line.answer
+    counts.asked(line, served=isinstance(served, Hit), right=right)
     if isinstance(served, Miss):
-        cache.store(asked, label)
-    else:
-        counts.hits += 1
-        counts.wrong += int(not right)
+        cache.store(asked, line.answer)
     if isinstance(served, Hit) and served.kind == "exact":
         counts.exact += 1
         return observe(state, (), Observed(), guard)
@@ -180,6 +198,9 @@ def _result(
 ) -> dict[str, Any]:
     hits, wrong, lookups = counts.hits, counts.wrong, max(counts.lookups, 1)
     return {
+        "pairs": counts.lookups,
+        "same": counts.same,
+        "different": counts.lookups - counts.same,
         "lookups": counts.lookups,
         "hits": hits,
         "exact_hits": counts.exact,
@@ -196,7 +217,9 @@ def _result(
         if guard.per == "all"
         else wrong <= guard.bad_hit_guard * hits,
         "certified": "certified" if now.certified else "not certified",
+        "by_kind": counts.kinds,
         "threshold": None if now.off else round(now.threshold, 4),
+        "ms": percentiles(counts.seconds),
         "guard": {
             "judged_hits": now.judged,
             "wrong_hits": now.wrong,

@@ -67,6 +67,8 @@ class _Run:
     retrievals: list[Retrieval] = field(default_factory=list)
     loose: list[Retrieval] | None = None
     listener: Listener | None = None
+    #: Calls below it under way: LangChain tells no end of one that is cancelled.
+    leaves: set[UUID] = field(default_factory=set)
     began_s: float = field(default_factory=time.monotonic)
 
 
@@ -87,9 +89,15 @@ class RunTree:
         *,
         query: str = "",
         loose: list[Retrieval] | None = None,
+        is_leaf: bool = False,
     ) -> None:
-        """Note a run, its parent, and for a retriever what it is asked."""
+        """Note a run, its parent, and for a retriever what it is asked.
+
+        A leaf, which calls a retriever or a model, is forgotten with its parent at the latest.
+        """
         with self._lock:
+            if is_leaf and (above := self._parent(parent)) is not None:
+                above.leaves.add(run_id)
             self._runs[run_id] = run = _Run(parent=parent, query=query, loose=loose)
             run.is_condensed = bool(query.strip()) and any(
                 query.strip() in above.said for above in self._above(parent)
@@ -100,7 +108,7 @@ class RunTree:
     def end(self, run_id: UUID) -> None:
         """Forget a run: its documents are filed with its ancestors already."""
         with self._lock:
-            self._runs.pop(run_id, None)
+            self._forget(run_id)
 
     def listen(self, run_id: UUID, listener: Listener) -> None:
         """Note who wants to know what is asked with the documents of a retriever run."""
@@ -111,7 +119,7 @@ class RunTree:
     def said(self, run_id: UUID, text: str) -> None:
         """File what a model run said with every run above it; long texts are no questions."""
         with self._lock:
-            run = self._runs.pop(run_id, None)
+            run = self._forget(run_id)
             if run is None or not 0 < len(text.strip()) <= _MAX_QUESTION:
                 return
             for ancestor in self._above(run.parent):
@@ -144,9 +152,22 @@ class RunTree:
                     return tuple(ancestor.retrievals)
         return ()
 
+    def _parent(self, run_id: UUID | None) -> _Run | None:
+        return None if run_id is None else self._runs.get(run_id)
+
+    def _forget(self, run_id: UUID) -> _Run | None:
+        run = self._runs.pop(run_id, None)
+        if run is None:
+            return None
+        if (above := self._parent(run.parent)) is not None:
+            above.leaves.discard(run_id)
+        for leaf in run.leaves:
+            self._runs.pop(leaf, None)
+        return run
+
     def _above(self, run_id: UUID | None) -> list[_Run]:
         above = []
-        while run_id is not None and (run := self._runs.get(run_id)) is not None:
+        while (run := self._parent(run_id)) is not None:
             above.append(run)
             run_id = run.parent
         return above
@@ -230,7 +251,7 @@ class RagCacheCallbackHandler(BaseCallbackHandler):
         if parent_run_id is None:
             loose = list(_loose.get() or ())
             _loose.set(loose)
-        self._runs.begin(run_id, parent_run_id, query=query, loose=loose)
+        self._runs.begin(run_id, parent_run_id, query=query, loose=loose, is_leaf=True)
 
     def on_retriever_end(
         self,
@@ -255,7 +276,7 @@ class RagCacheCallbackHandler(BaseCallbackHandler):
         **_: Any,
     ) -> None:
         """Announce a model run to the model."""
-        self._runs.begin(run_id, parent_run_id)
+        self._runs.begin(run_id, parent_run_id, is_leaf=True)
         _model_run.set(
             ModelRun(
                 run_id=run_id,
@@ -275,7 +296,7 @@ class RagCacheCallbackHandler(BaseCallbackHandler):
         **_: Any,
     ) -> None:
         """Note the run of a text completion model: it may condense a question."""
-        self._runs.begin(run_id, parent_run_id)
+        self._runs.begin(run_id, parent_run_id, is_leaf=True)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """File what the model said: a retriever may be asked that."""

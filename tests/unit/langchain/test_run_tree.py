@@ -55,3 +55,17 @@ def test_the_tree_is_bounded() -> None:
 
 def test_installing_twice_attaches_one_handler() -> None:
     assert install() is install()
+
+
+def test_a_call_whose_end_is_never_told_is_forgotten_with_its_parent():
+    """LangChain says nothing of a retriever run or a model run that is cancelled."""
+    tree = RunTree()
+    chain, retriever, model, inner = uuid4(), uuid4(), uuid4(), uuid4()
+    tree.begin(chain, None)
+    tree.begin(retriever, chain, query="What is the fee?", is_leaf=True)
+    tree.begin(model, chain, is_leaf=True)
+    tree.begin(inner, chain)
+    tree.end(chain)
+    assert len(tree) == 1  # a chain below may go on by itself
+    tree.end(inner)
+    assert len(tree) == 0

@@ -24,6 +24,8 @@ from ..types import Candidate, Embedding, Miss
 from .asking import Asking, Budgets
 
 _log = logging.getLogger("ragcache")
+#: So much of a budget is left for the loop to wake up and to go on.
+_LATE_S = 0.004
 T = TypeVar("T")
 
 
@@ -110,8 +112,11 @@ class Parts:
         return self._store_breaker.open
 
     def left_s(self, asking: Asking) -> float:
-        """Return how long a request may still wait for the store."""
-        return self.budgets.store_s - asking.waited.store_s
+        """Return how long a request may still wait for the store: a timer that ends a wait is late,
+        and what comes after it takes its time, too.
+        """
+        budget_s = self.budgets.store_s
+        return budget_s - min(_LATE_S, 0.1 * budget_s) - asking.waited.store_s
 
     @contextmanager
     def waiting(self, asking: Asking) -> Iterator[None]:

@@ -101,8 +101,9 @@ class Storing:
     ) -> tuple[Admit | Reject, bool | None, str]:
         """Return the verdict, whether the answer is stored (None: under way), and why not."""
         began_s = time.perf_counter()
-        lineage = answers.lineage(layout, completion) if self._stores else ()
-        verdict = self._decided(asking, completion, layout, lineage)
+        known = self._stores and snapshot is not None
+        lineage = answers.lineage(layout, completion) if known else ()
+        verdict = self._decided(asking, completion, layout, lineage, snapshot)
         stored: bool | None = False
         reason = verdict.check if isinstance(verdict, Reject) else ""
         if isinstance(verdict, Admit):
@@ -120,9 +121,12 @@ class Storing:
         completion: Completion,
         layout: Layout,
         lineage: tuple[Lineage, ...],
+        snapshot: Snapshot | None,
     ) -> Admit | Reject:
         if not self._stores:
             return Reject(check="no_store", detail="there is no store, or no key to sign with")
+        if snapshot is None and not asking.request.no_store:
+            return Reject(check="store_error", detail="the store did not say what stands now")
         verdict = admission.decide(
             asking.request,
             completion,

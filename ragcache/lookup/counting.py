@@ -26,8 +26,9 @@ BINS = round((1.0 - LOWEST) / STEP) + 1
 _ALARM = 200.0
 #: The rate that the alarm bets on, as a multiple of the bound.
 _ALARM_FACTOR = 10.0
-#: Partitions are many: each conversation and each principal has its own.
-_LEVELS_MAX = 512
+#: Partitions are many, each conversation and each principal has its own; all are read and written
+#: whenever processes count together.
+_LEVELS_MAX = 128
 
 Floats = NDArray[np.float64]
 

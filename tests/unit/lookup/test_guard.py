@@ -157,7 +157,7 @@ def test_partitions_are_forgotten_before_they_are_too_many_and_what_they_saw_is_
     for at in range(1_000):
         state = observe(state, ("faq", f"p{at}"), Observed(similarity=0.95, served=True), POLICY)
         state = observe(state, ("faq", f"q{at}"), Observed(), POLICY)
-    assert len(state.levels) == 512
+    assert len(state.levels) == 128
     assert "faq/wrong" in state.levels, "an alarm is not forgotten"
     assert "faq/p999" in state.levels
     assert not any(name.startswith("faq/q") for name in state.levels), "nothing was found there"

@@ -22,10 +22,14 @@ import pytest
 
 from ragcache.pipeline import Budgets
 from ragcache.store.embedded import EmbeddedPostgres, Ensured, ensure
+from ragcache.store.pair import PairStore
 from ragcache.store.postgres import PostgresStore
+from ragcache.store.redis.copies import RedisCopies
+from ragcache.store.redis.store import RedisStore
 from ragcache.types import Completion, Document, Embedding, Request, Usage
 from tests.doubles.embedder import TableEmbedder
 from tests.doubles.relay import relayed
+from tests.fixtures_redis import redis_running
 from tests.store_samples import NOW
 
 BUDGET_MS, MARGIN_MS = 50.0, 10.0
@@ -216,6 +220,29 @@ async def test_a_store_that_fails_adds_at_most_its_budget_and_is_used_again(
     added = max(taken) - statistics.median(usual)
     print(f"{fault}: at most {added:.1f} ms added, loop late by {late:.1f} ms")
     assert added <= BUDGET_MS + MARGIN_MS + late, (fault, sorted(taken)[-3:], usual, late)
+
+
+@pytest.mark.parametrize("kind", ["redis", "pair"])
+async def test_a_redis_that_says_nothing_adds_at_most_the_budget(make, postgres, tenant, kind):
+    """Alone it is a miss; in front of Postgres the answer comes from there."""
+    with redis_running("bare") as server:
+        front = RedisCopies(server.dsn, lookup_timeout_s=0.02)
+        paired = PairStore(front, store(postgres.app), dsn=postgres.app)
+        opened = paired if kind == "pair" else RedisStore(server.dsn)
+        cache = await make(target=Instant(), store=opened, embedder=None, budgets=Budgets())
+        await recovers(cache, tenant)
+        without = await make(target=Instant(), store=None, embedder=None)
+        usual, _ = await took_ms(without, tenant, 12, first=50)
+        server.freeze()
+        taken, late = await probed(cache, tenant)
+        served = await cache.answer(ask(tenant, 0))
+        server.thaw()
+        await recovers(cache, tenant)
+        await cache.close()
+    added = max(taken) - statistics.median(usual)
+    print(f"{kind}: at most {added:.1f} ms added, loop late by {late:.1f} ms")
+    assert (served.status.hit == "exact") == (kind == "pair")
+    assert added <= BUDGET_MS + MARGIN_MS + late, (kind, sorted(taken)[-3:], usual, late)
 
 
 async def under(breaking, cache, tenant) -> tuple[list[float], float]:

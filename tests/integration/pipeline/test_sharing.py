@@ -8,6 +8,7 @@ import json
 import psycopg
 import pytest
 
+from ragcache.admission import KeyRing
 from ragcache.events import Admitted, Degraded
 from ragcache.store import purging
 from ragcache.types import Document, Request
@@ -142,6 +143,19 @@ async def test_an_altered_row_is_no_witness(make, upstream, tenant, postgres):
         )
     upstream.answer(WRONG)
     assert (await cache.answer(ask(tenant, "mallory"))).status.detail == "quarantined"
+
+
+async def test_keys_rotate_and_entries_of_a_dropped_one_are_misses(make, upstream, tenant):
+    asked = ask(tenant, "ann")
+    old, new = b"the old secret of the test", b"the new secret of the test"
+    first = await make(keyring=KeyRing({"k1": old}, "k1"))
+    assert (await first.answer(asked)).status.stored
+    both = await make(keyring=KeyRing({"k1": old, "k2": new}, "k2"))
+    assert (await both.answer(asked)).status.hit == "exact"
+    assert (await both.answer(ask(tenant, "ann", "What is the other fee?"))).status.stored
+    last = await make(keyring=KeyRing({"k2": new}, "k2"))
+    assert (await last.answer(ask(tenant, "ann", "What is the other fee?"))).status.hit == "exact"
+    assert (await last.answer(asked)).status.hit is None
 
 
 async def test_with_quarantine_off_an_answer_serves_everybody_at_once(make, upstream, tenant):

@@ -45,7 +45,8 @@ class Neighbourhood:
     """What is stored near a question by whomever: for admission, never to be served.
 
     Args:
-        own: How alike the writer's own entries are, the nearest first.
+        own: How alike the writer's own entries are, the nearest first; without the one under the
+            same exact key, whose place a new one takes.
         others: Entries of other writers, the nearest first; those that wait in quarantine too.
     """
 

@@ -21,6 +21,8 @@ from ..types import Embedding, Entry, Vector
 _log = logging.getLogger("ragcache")
 #: Entries of other writers that are compared with a new one.
 _WITNESSES = 8
+#: Longest time for the vectors of the sentinels.
+_SENTINELS_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +114,19 @@ class Sharing:
         """Embed them once, when the first entry is to be shared."""
         async with self._embedding:
             if self._sentinels is None and self._embedder is not None:
-                try:
-                    found = await self._embedder.embed(admission.SENTINELS)
-                except EmbeddingError as error:
-                    _log.warning("hubs are not looked for just now: %s", error)
-                    return ()
-                self._sentinels = tuple(each.vector for each in found)
+                self._sentinels = await _embedded(self._embedder)
         return self._sentinels or ()
+
+
+async def _embedded(embedder: Embedder) -> tuple[Vector, ...]:
+    """Return the vectors of the sentinels; none where the embedder cannot make them in time."""
+    try:
+        async with asyncio.timeout(_SENTINELS_S):
+            found = await embedder.embed(admission.SENTINELS)
+    except (EmbeddingError, TimeoutError) as error:
+        _log.warning("hubs are not looked for: %s: %s", type(error).__name__, error)
+        return ()
+    return tuple(each.vector for each in found)
 
 
 def is_shared(entry: Entry) -> bool:

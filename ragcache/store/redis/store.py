@@ -205,6 +205,7 @@ class RedisStore:
             0 if compared is None else compared.size,
             _EXACTLY_UP_TO,
             scope.partition,
+            keys.exact,
             keys=(f"{prefix}x:{keys.exact}", f"{prefix}m:{keys.normal}"),
         )
         found, broken = entries.near_candidates(rows, scope)

@@ -106,8 +106,8 @@ SELECT e.id FROM ragcache.entry e
  LIMIT %(others)s
 
 -- name: find_around
--- The nearest rows of one partition, whoever wrote them and whether they wait or not. Every row is
--- looked at: nobody waits for this.
+-- The nearest rows of one partition, whoever wrote them and whether they wait or not, but not the
+-- one whose place the new one will take. Every row is looked at: nobody waits for this.
 SELECT e.id, e.principal = %(principal)s,
        e.{column}::{type}({dimensions}) <=> %(vector)b::{type}({dimensions}) AS distance
   FROM ragcache.entry e
@@ -115,6 +115,7 @@ SELECT e.id, e.principal = %(principal)s,
    AND e.partition = %(partition)s
    AND e.embedder = %(embedder)s
    AND e.dimensions = {dimensions} {graph}
+   AND (e.principal <> %(principal)s OR e.exact_key <> %(exact)s)
    AND (e.state = 'live' OR e.state = 'quarantined' AND e.reason = '')
    AND e.expire_at > %(now)s
    AND e.epoch = coalesce(

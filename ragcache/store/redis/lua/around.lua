@@ -1,7 +1,8 @@
 -- What lies near a question or under its keys, whoever wrote it and whether it waits or not: how
--- alike the writer's own are, and the entries of others. For admission alone.
+-- alike the writer's own are (but the one whose place the new one will take), and the entries of
+-- others. For admission alone.
 -- KEYS: clock, changed, exact, normal. ARGV: prefix, place, namespace, writer, now (us), own, others,
--- how ("sets", "search" or ""), vector, dimensions, exactly up to, partition.
+-- how ("sets", "search" or ""), vector, dimensions, exactly up to, partition, exact key.
 local c, own, others, seen = clock(), {}, {}, {}
 if not c.sound then return { own, others } end
 local now, own_max, others_max = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -14,7 +15,7 @@ local function take(id, similarity)
   local alike = string.format('%.9f', similarity)
   if e.writer ~= ARGV[4] then
     if #others < others_max then others[#others + 1] = { id, e.body, e.state, alike } end
-  elseif #own < own_max then
+  elseif e.exact ~= ARGV[13] and #own < own_max then
     own[#own + 1] = alike
   end
 end

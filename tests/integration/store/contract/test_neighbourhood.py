@@ -66,6 +66,14 @@ async def test_the_nearest_of_both_sorts_are_found_among_the_similar(store, tena
     assert found.others[1].similarity == pytest.approx(0.9988, abs=0.002)
 
 
+async def test_what_a_new_similar_answer_takes_the_place_of_does_not_count(store, tenant):
+    mine = asked_by(tenant, "ann")
+    await stored(store, mine, vector=unit(1.0))
+    assert (await around(store, mine, unit(1.0))).own == ()
+    found = await around(store, asked_by(tenant, "ann", "Another?"), unit(1.0))
+    assert found.own == pytest.approx((1.0,), abs=0.002)
+
+
 async def test_what_is_similar_and_held_expired_or_of_another_embedder_is_not_there(store, tenant):
     held = await stored(store, asked_by(tenant, "ann", "one"))
     await store.quarantine(held.scope, held.id, reason="bad_hit")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from ..types import (
     Entry,
     EntryId,
     EntryState,
-    JsonObject,
     Keys,
     Scope,
     TenantId,
@@ -51,11 +49,11 @@ from .session import (
     round_trips,
     transaction,
 )
+from .states import States
 from .storing import Storing
 from .vectors import HALFVEC, VECTOR, Column, Lengths, column_for
 
 _LOOKUP, _STORING = queries("lookup"), queries("storing")
-_STATE = queries("state")
 #: The planner leaves out of a subquery what nobody asks it for: no answer, no lineage.
 _STANDING = f"SELECT f.id, f.state, f.current FROM ({_LOOKUP['find_exact']}) AS f"  # noqa: S608 -- our own text
 #: Candidates ranked beyond those asked for, since some may fall to a changed document: few at
@@ -75,7 +73,7 @@ class Standing:
     current: bool
 
 
-class PostgresStore:
+class PostgresStore(States):
     """Answers of many tenants in one Postgres, kept apart by the database itself.
 
     Args:
@@ -360,63 +358,6 @@ class PostgresStore:
             if dry_run:
                 return await invalidating.count(connection, tenant)
             return await invalidating.purge(connection, tenant)
-
-    async def recall(
-        self, tenant: TenantId, kind: str, key: str, *, now: datetime
-    ) -> JsonObject | None:
-        """Return a state kept between requests."""
-        values = {"tenant": storable(tenant), "kind": kind, "key": storable(key), "now": now}
-        async with self._rounds(tenant) as rounds:
-            rows = await rounds.ask(_STATE["recall"], values, last=True)
-        return rows[0][0] if rows else None
-
-    async def remember(
-        self,
-        tenant: TenantId,
-        kind: str,
-        key: str,
-        value: JsonObject,
-        *,
-        now: datetime,
-        expire_at: datetime,
-        principal: str = "",
-    ) -> None:
-        """Keep a state until then; `principal` is whose it is, so that it can be erased."""
-        values = {
-            "tenant": storable(tenant),
-            "kind": kind,
-            "key": storable(key),
-            "principal": storable(principal) if principal else "",
-            "value": json.dumps(dict(value)),
-            "now": now,
-            "expire_at": expire_at,
-        }
-        async with self._writing(tenant) as connection:
-            await connection.execute(_STATE["remember"], values)
-
-    async def exchange(
-        self,
-        tenant: TenantId,
-        kind: str,
-        key: str,
-        value: JsonObject,
-        *,
-        seen: int,
-        now: datetime,
-        expire_at: datetime,
-    ) -> bool:
-        """Keep a state in place of the version that was seen; return whether it is kept."""
-        values = {
-            "tenant": storable(tenant),
-            "kind": kind,
-            "key": storable(key),
-            "value": json.dumps(dict(value)),
-            "seen": seen,
-            "now": now,
-            "expire_at": expire_at,
-        }
-        async with self._writing(tenant) as connection:
-            return (await connection.execute(_STATE["exchange"], values)).rowcount == 1
 
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
         """Hold the turn of a key inside its scope; yields False while another process has it.

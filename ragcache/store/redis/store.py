@@ -18,7 +18,6 @@ from ...types import (
     Document,
     Entry,
     EntryId,
-    JsonObject,
     Keys,
     Scope,
     TenantId,
@@ -30,7 +29,8 @@ from ..rows import document_names, storable
 from . import entries, invalidating, places, server
 from .link import Link, Value
 from .server import Server
-from .storing import Storing, lifetime_ms
+from .states import RedisStates
+from .storing import Storing
 from .turns import RedisTurns
 
 _log = logging.getLogger("ragcache")
@@ -44,7 +44,7 @@ _EXACTLY_UP_TO = 2_000
 _INDEX_KNOWN_FOR_S = 60.0
 
 
-class RedisStore:
+class RedisStore(RedisStates):
     """Answers of many tenants in one Redis or Valkey, each under a prefix of its own.
 
     Args:
@@ -307,66 +307,6 @@ class RedisStore:
         await self._ready()
         told = notice("purge", tenant)
         return await invalidating.purge(self._link, prefix, told, timeout_s=self._write_timeout_s)
-
-    async def recall(
-        self, tenant: TenantId, kind: str, key: str, *, now: datetime
-    ) -> JsonObject | None:
-        """Return a state kept between requests."""
-        place = f"{places.prefix(tenant)}s:{places.state(kind, key)}"
-        await self._ready()
-        value, until = await self._link.tell(
-            "HMGET", place, "value", "until", timeout_s=self._lookup_timeout_s, near=place
-        )
-        if value is None or until is None or int(until) <= entries.micros(now):
-            return None
-        found = json.loads(value)
-        return found if isinstance(found, dict) else None
-
-    async def remember(
-        self,
-        tenant: TenantId,
-        kind: str,
-        key: str,
-        value: JsonObject,
-        *,
-        now: datetime,
-        expire_at: datetime,
-        principal: str = "",
-    ) -> None:
-        """Keep a state until then; `principal` is whose it is, so that it can be erased."""
-        await self._write(
-            "remember",
-            places.prefix(tenant),
-            places.state(kind, key),
-            json.dumps(dict(value)),
-            entries.micros(expire_at),
-            max(1, lifetime_ms(now, expire_at)),
-            places.writer(tenant, principal) if principal else "",
-        )
-
-    async def exchange(
-        self,
-        tenant: TenantId,
-        kind: str,
-        key: str,
-        value: JsonObject,
-        *,
-        seen: int,
-        now: datetime,
-        expire_at: datetime,
-    ) -> bool:
-        """Keep a state in place of the version that was seen; return whether it is kept."""
-        kept = await self._write(
-            "exchange",
-            places.prefix(tenant),
-            places.state(kind, key),
-            json.dumps(dict(value)),
-            entries.micros(expire_at),
-            max(1, lifetime_ms(now, expire_at)),
-            seen,
-            entries.micros(now),
-        )
-        return bool(kept)
 
     def alone(self, scope: Scope, key: str) -> AbstractAsyncContextManager[bool]:
         """Hold the turn of a key inside its scope; yields False while another process has it.

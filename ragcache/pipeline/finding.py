@@ -158,7 +158,8 @@ class Finding:
         candidates = await self._parts.stored(asking, search)
         if isinstance(candidates, Miss):
             return candidates
-        candidates = self._genuine(asking, candidates)
+        floor = self._lowest(asking, reading).threshold
+        candidates = self._genuine(asking, candidates, floor=floor)
         found = self._decide(asking, reading, candidates, now)
         if isinstance(found, Miss) and self._second.is_wanted:
             found = await self._decided_anew(asking, understanding, candidates, found, now)
@@ -243,8 +244,15 @@ class Finding:
         floor = self._policies.guarding_of(policy).floor
         return replace(policy, threshold=floor, uncertified_threshold=floor)
 
-    def _genuine(self, asking: Asking, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        return [each for each in candidates if self._is_genuine(asking, each.entry)]
+    def _genuine(
+        self, asking: Asking, candidates: Sequence[Candidate], *, floor: float = 0.0
+    ) -> Sequence[Candidate]:
+        """Leave out what was altered. Below the floor nothing is served, and nothing verified."""
+        return [
+            each
+            for each in candidates
+            if (each.similarity < floor and not each.exact) or self._is_genuine(asking, each.entry)
+        ]
 
     def _is_genuine(self, asking: Asking, entry: Entry) -> bool:
         """Verify the signature; an altered row is taken out of service."""

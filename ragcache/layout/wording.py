@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from zlib import crc32
@@ -31,7 +30,7 @@ _KEYWORDS = 32
 _MAX_CHARACTERS = 2000
 #: After so many texts, what was counted before counts half.
 _MAX_TEXTS = 8000
-_LOGARITHMS = [0.0, *map(math.log, range(1, _MAX_TEXTS + 2))]
+_LOGARITHMS = np.array([0.0, *map(math.log, range(1, _MAX_TEXTS + 2))])
 
 
 class Wording:
@@ -52,7 +51,7 @@ class Wording:
         self._texts = 0
         self._words = np.zeros((0, _KEYWORDS), dtype=np.uint16)
         self._weights = np.zeros((0, _KEYWORDS), dtype=np.float32)
-        self._frequency = array("H")
+        self._frequency = np.zeros(0, dtype=np.uint16)
         self._column = np.zeros(0, dtype=np.intp)
 
     def similarities(self, blocks: Sequence[tuple[Fingerprint, str]]) -> NDArray[np.float32]:
@@ -84,28 +83,26 @@ class Wording:
     def _read(self, key: Fingerprint, text: str) -> None:
         """Keep the words of a text that tell it most from the texts so far, by tf-idf."""
         if not self._texts:
-            self._frequency = array("H", bytes(2 * _BUCKETS))
+            self._frequency = np.zeros(_BUCKETS, dtype=np.uint16)
             self._column = np.zeros(_BUCKETS, dtype=np.intp)
         self._texts += 1
-        counts, frequency, log = words_of(text), self._frequency, _LOGARITHMS
-        for word in counts:
-            frequency[word] += 1
-        rare = log[self._texts + 1]
-        weighed = [
-            ((rare - log[frequency[word]]) * (1 + log[count]), word)
-            for word, count in counts.items()
-        ]
-        weighed.sort(reverse=True)
-        self._keep(self._slot(key), weighed[:_KEYWORDS])
+        counts, log = words_of(text), _LOGARITHMS
+        words = np.array(list(counts), dtype=np.intp)
+        self._frequency[words] += 1
+        rare = log[self._texts + 1] - log[self._frequency[words]]
+        weights = rare * (1 + log[np.array(list(counts.values()), dtype=np.intp)])
+        kept = np.lexsort((words, weights))[: -_KEYWORDS - 1 : -1]
+        self._keep(self._slot(key), words[kept], weights[kept])
         if self._texts == _MAX_TEXTS:
             self._texts //= 2
-            self._frequency = array("H", [times // 2 for times in frequency])
+            self._frequency //= 2
 
-    def _keep(self, slot: int, weighed: Sequence[tuple[float, int]]) -> None:
-        length = math.sqrt(sum([weight * weight for weight, _ in weighed])) or 1.0
-        padding = [0] * (_KEYWORDS - len(weighed))
-        self._words[slot] = [word for _, word in weighed] + padding
-        self._weights[slot] = [weight / length for weight, _ in weighed] + padding
+    def _keep(self, slot: int, words: NDArray[np.intp], weights: NDArray[np.float64]) -> None:
+        length = math.sqrt(float(weights @ weights)) or 1.0
+        self._words[slot, : len(words)] = words
+        self._weights[slot, : len(words)] = weights / length
+        self._words[slot, len(words) :] = 0
+        self._weights[slot, len(words) :] = 0.0
 
     def _slot(self, key: Fingerprint) -> int:
         """Return the place for a block's words, the oldest one's where all are taken."""

@@ -11,8 +11,12 @@ import sys
 import time
 from typing import Any
 
+from prometheus_client import REGISTRY
+from worlds import request
+
 from ragcache.errors import ConfigError, TargetError
-from ragcache.pipeline import Pipeline
+from ragcache.layout import LayoutPolicy
+from ragcache.pipeline import Pipeline, Policies
 from ragcache.targets.vllm_engine import VLLMEngineTarget
 from ragcache.types import Call, Document, Message, Request
 
@@ -85,6 +89,48 @@ async def reuse(target: VLLMEngineTarget) -> dict[str, Any]:
             "seconds": time.perf_counter() - begun,
         }
     return seen
+
+
+def counter(name: str) -> int:
+    """What the engine counted in this process since it started."""
+    samples = (sample for metric in REGISTRY.collect() for sample in metric.samples)
+    return int(sum(sample.value for sample in samples if sample.name == f"vllm:{name}_total"))
+
+
+async def counted(pipeline: Pipeline, asked: Request) -> dict[str, int | None]:
+    """Tokens as the answer and as the engine's own counters tell them, of one request."""
+    hits, looked_up = counter("prefix_cache_hits"), counter("prefix_cache_queries")
+    usage = (await pipeline.answer(asked)).usage
+    # The engine counts a step just after it has handed its tokens out.
+    await asyncio.sleep(0.3)
+    return {
+        "cached": usage.cached_tokens,
+        "prompt": usage.input_tokens,
+        "hits": counter("prefix_cache_hits") - hits,
+        "looked_up": counter("prefix_cache_queries") - looked_up,
+    }
+
+
+async def differences(target: VLLMEngineTarget) -> dict[str, dict[str, int | None]]:
+    """What is found again of a prompt after one change in it."""
+    kept = Pipeline(
+        target=target,
+        salt_secret=b"secret of the differences",
+        policies=Policies(layout=LayoutPolicy(ordering="retrieved")),
+    )
+    asked = request("acme", "a", "b", "c")
+    async with kept:
+        return {
+            name: await counted(kept, changed)
+            for name, changed in {
+                "cold": asked,
+                "again": asked,
+                "other_tenant": asked.replace(tenant="globex"),
+                "swapped": request("acme", "a", "c", "b"),
+                "begun_otherwise": request("acme", "b", "a", "c"),
+                "one_character": asked.replace(system="!" + asked.system),
+            }.items()
+        }
 
 
 async def answers(target: VLLMEngineTarget) -> dict[str, Any]:
@@ -177,6 +223,7 @@ async def main(model: str, count: int) -> None:
     seen["start_s"] = time.perf_counter() - begun
     seen["block_size"] = target.block_size
     seen["reuse"] = await reuse(target)
+    seen["differences"] = await differences(target)
     seen["answers"] = await answers(target)
     seen["faults"] = await faults(target)
     seen["trace"] = await trace(target, count)

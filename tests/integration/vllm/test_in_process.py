@@ -56,6 +56,34 @@ def test_cached_tokens_are_whole_blocks_of_the_same_salt(seen):
     assert seen["block_size"] == 32
 
 
+def test_cached_tokens_of_each_request_equal_the_engines_own_counters(seen):
+    for name, told in seen["differences"].items():
+        assert told["cached"] == told["hits"], name
+        assert told["prompt"] == told["looked_up"] > 0, name
+    assert sum(told["hits"] for told in seen["differences"].values()) > 0
+
+
+def test_P07_the_same_tenant_hits_and_another_does_not(seen):
+    differences = seen["differences"]
+    again = differences["again"]
+    assert again["cached"] == (again["prompt"] - 1) // 32 * 32 > 0
+    assert differences["cold"]["cached"] == differences["other_tenant"]["cached"] == 0
+
+
+def test_a_prefix_is_reused_up_to_the_first_document_that_differs(seen):
+    differences = seen["differences"]
+    # The head alone, then the head and the first document, in whole blocks.
+    head = differences["begun_otherwise"]["cached"]
+    assert head < 64
+    assert head + 64 < differences["swapped"]["cached"] < differences["cold"]["prompt"] / 2
+
+
+def test_one_character_at_the_start_leaves_nothing(seen):
+    assert seen["differences"]["one_character"]["cached"] == 0
+    # Control: unchanged, it was found.
+    assert seen["differences"]["again"]["cached"] > 0
+
+
 def test_what_is_served_was_predicted(seen):
     for call in seen["reuse"].values():
         assert call["predicted"] == call["cached"]

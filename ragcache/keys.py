@@ -321,7 +321,7 @@ def _skeleton(formatted: Formatted | None, question: str, *, with_turns: bool = 
         if at == formatted.index and formatted.blocks:
             holes = [_cut(formatted.head, question), formatted.separator]
             holes.append(_cut(formatted.tail, question))
-            body: Any = [formatted.part, holes, _others(message, formatted.part)]
+            body: Any = [formatted.part, holes, _others(message, formatted.part, question)]
         else:
             last = at == len(formatted.messages) - 1 and isinstance(message.content, str)
             body = _cut(message.text(), question) if last else message.content
@@ -341,10 +341,15 @@ def _cut(text: str, question: str) -> list[str]:
     return text.split(question) if question else [text]
 
 
-def _others(message: Message, part: int | None) -> list[Any]:
+def _others(message: Message, part: int | None, question: str) -> list[Any]:
+    """Return the parts beside that of the blocks; the question may stand in one of them."""
     if part is None or isinstance(message.content, str):
         return []
-    return [p for at, p in enumerate(message.content) if at != part]
+    others = [p for at, p in enumerate(message.content) if at != part]
+    return [
+        {**p, "text": _cut(p["text"], question)} if isinstance(p.get("text"), str) else p
+        for p in others
+    ]
 
 
 # --- salts -------------------------------------------------------------------------------------

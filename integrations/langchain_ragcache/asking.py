@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ragcache.binding import Identity, Options, controls
 from ragcache.keys import canonical_json
-from ragcache.layout.located import Seen, locate
+from ragcache.layout.located import Seen, beside_blocks, locate
 from ragcache.plain import plain
 from ragcache.retrieved import condensed_in, told
 from ragcache.types import Document, Formatted, Request
@@ -207,7 +207,7 @@ def _question(
     at = last_human(messages)
     text = "" if at is None else formatted.messages[at].text()
     if formatted.blocks and formatted.index == at:
-        text = formatted.tail if formatted.tail.strip() else formatted.head
+        text = beside_blocks(formatted)
     for retrieval in reversed(retrievals):
         query = retrieval.query.strip()
         if query and query in text:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ragcache.binding import Identity, Options, controls, identify
 from ragcache.keys import canonical_json
-from ragcache.layout.located import Seen, locate
+from ragcache.layout.located import Seen, beside_blocks, locate
 from ragcache.plain import plain
 from ragcache.retrieved import told
 from ragcache.types import Document, Formatted, JsonObject, Message, Request
@@ -191,7 +191,7 @@ def _question(
     text = "" if at is None else formatted.messages[at].text()
     has_blocks = bool(formatted.blocks) and formatted.index == at
     if has_blocks:
-        text = formatted.tail if formatted.tail.strip() else formatted.head
+        text = beside_blocks(formatted)
     for query in (variables.query, *(r.query for r in reversed(retrievals))):
         if (asked := query.strip()) and asked in text:
             return _Question(text=asked, is_matchable=is_last)

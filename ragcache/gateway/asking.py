@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..binding import CONTROLS
-from ..layout.located import Seen, locate
+from ..layout.located import Seen, beside_blocks, locate
 from ..types import Document, Formatted, Message, Request, Sharing
 from .bodies import CacheBody, ChatBody, PromptBody
 from .credentials import Caller
@@ -253,7 +253,7 @@ def _question(formatted: Formatted, at: int) -> str:
     """
     text = formatted.messages[at].text()
     if formatted.blocks and formatted.index == at:
-        text = formatted.tail if formatted.tail.strip() else formatted.head
+        text = beside_blocks(formatted)
     text = text.strip()
     if len(text) <= _QUESTION_CHARS_MAX:
         return text

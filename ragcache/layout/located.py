@@ -154,6 +154,20 @@ def texts_of(message: Message) -> Iterator[tuple[int | None, str]]:
             yield at, str(part.get("text", ""))
 
 
+def beside_blocks(formatted: Formatted) -> str:
+    """Return what the message of the blocks says beside them: what stands behind them, in their
+    content part and in those that follow; ahead of them where nothing does.
+    """
+    ahead = behind = ""
+    message = formatted.messages[formatted.index]
+    if formatted.part is not None:
+        texts = [(at, text) for at, text in texts_of(message) if at is not None]
+        ahead = "".join(text for at, text in texts if at < formatted.part)
+        behind = "".join(text for at, text in texts if at > formatted.part)
+    behind = formatted.tail + behind
+    return behind if behind.strip() else ahead + formatted.head
+
+
 def cut(text: str, documents: Sequence[Seen]) -> Cut | str:
     """Return the text cut into its document blocks, or why it cannot be cut."""
     spans = find_spans(text, documents)

@@ -120,6 +120,24 @@ def test_every_field_is_either_listed_as_not_shaping_or_changes_the_key():
         assert keys(BASE.replace(**{name: value}))[0] != keys(BASE)[0], name
 
 
+def partition_of(question: str, picture: str) -> str:
+    """Of a prompt whose documents, picture and question are three content parts."""
+    content = (
+        {"type": "text", "text": "The fee is 80."},
+        {"type": "image_url", "image_url": {"url": picture}},
+        {"type": "text", "text": f"Q: {question}"},
+    )
+    message = Message(role="user", content=content)
+    formatted = Formatted(messages=(message,), part=0, blocks=("The fee is 80.",))
+    return scope_of(BASE.replace(question=question, formatted=formatted), IDENTITY).partition
+
+
+def test_another_wording_in_another_content_part_is_the_same_partition_another_picture_is_not():
+    one = partition_of("What is the fee?", "data:,one")
+    assert partition_of("How much is the fee?", "data:,one") == one
+    assert partition_of("What is the fee?", "data:,two") != one
+
+
 def test_controls_and_metadata_do_not_change_the_key():
     for changes in (
         {"metadata": {"user": "u"}},

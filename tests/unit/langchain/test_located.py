@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ragcache.layout.located import Cut, Seen, cut
+from ragcache.layout.located import Cut, Seen, beside_blocks, cut, locate
+from ragcache.types import Message
 
 Render = Callable[[list[Seen]], str]
 
@@ -199,3 +200,23 @@ def test_nothing_retrieved_stands_in_the_prompt() -> None:
     assert cut("Hello", documents(1, 3)) == "no document of this run stands in the prompt"
     assert isinstance(cut("Hello", []), str)
     assert isinstance(cut("Hello", [Seen(text=" \n", metadata={})]), str)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("Read: A crane.\n\nWhat is it?", "What is it?"),
+        ("What is it? Read: A crane.", "What is it? Read:"),
+        (("Read: A crane.\n", "What is it?"), "What is it?"),
+        (("What is it?", "Read: A crane.\n"), "What is it?Read:"),
+    ],
+)
+def test_what_is_asked_stands_behind_the_blocks_or_else_ahead_of_them(content, said) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    if not isinstance(content, str):
+        one, two = ({"type": "text", "text": text} for text in content)
+        content = (one, picture, two)
+    message = Message(role="user", content=content)
+    formatted, _ = locate([message], [Seen(text="A crane.", metadata={})])
+    assert formatted.blocks == ("A crane.",)
+    assert beside_blocks(formatted).strip() == said

@@ -33,7 +33,7 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint  ## What CI runs: what needs neither minutes nor an engine
+check: lint  ## The fast part of the next: neither minutes nor an engine
 	$(BIN)/python -m pytest -m "not prove" tests/unit tests/cases tests/properties $(addprefix tests/integration/,langchain pipeline targets)
 
 test: lint test-parts test-whole test-llama-index  ## Every promise, with small counts (-j2: side by side)

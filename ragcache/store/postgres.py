@@ -327,8 +327,9 @@ class PostgresStore(States):
     async def touch(self, scope: Scope, entry: EntryId, *, now: datetime) -> None:
         """Note a hit: never extends a lifetime."""
         values = {"tenant": storable(scope.tenant), "id": storable(entry), "now": now}
-        async with self._writing(scope.tenant, purpose="store") as connection:
-            await connection.execute(_STORING["touch"], values, prepare=True)
+        options = {"purpose": "store", "timeout_s": self._write_timeout_s}
+        async with self._rounds(scope.tenant, **options) as rounds:
+            await rounds.ask(_STORING["touch"], values, last=True)
 
     async def change(self, tenant: TenantId, names: Sequence[str]) -> int:
         """Note that documents changed; return how many entries that kills.

@@ -144,7 +144,7 @@ class Rounds:
 async def round_trips(
     pool: Pool, tenant: TenantId, *, timeout_s: float, purpose: Purpose = "tenant", **settings: str
 ) -> AsyncIterator[Rounds]:
-    """Borrow a connection as `transaction` does, for few statements that only read.
+    """Borrow a connection as `transaction` does, for few statements that need no word between.
 
     Raises:
         MissingTenantError: The tenant is empty.

@@ -80,14 +80,19 @@ def _calibrated(outcomes: Sequence[Outcome], error: float, per: Per) -> Calibrat
 
 
 def ranker_from_pairs(
-    pairs: Sequence[Pair], embedder: Embedder, *, trees: int = 200, seed: int = 0
+    pairs: Sequence[Pair],
+    embedder: Embedder,
+    *,
+    trees: int = 200,
+    seed: int = 0,
+    known: Mapping[str, Asked] | None = None,
 ) -> Ranker:
     """Fit a second opinion on labelled pairs: nothing of it is shipped.
 
     Raises:
         ConfigError: Fewer than 50 pairs of either label.
     """
-    asked = understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
+    asked = known or understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
     rows: list[tuple[Reading, Reading, float]] = [
         (
             asked[pair.stored].reading,

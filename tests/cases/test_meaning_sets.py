@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ragcache.bench import stream
-from ragcache.bench.answers import counted, outcomes_of, pairs_of, run
+from ragcache.bench.answers import Outcome, counted, outcomes_of, pairs_of, run
 from ragcache.bench.calibrating import halves, ranker_from_pairs
 from ragcache.bench.embedding import named
 from ragcache.bench.questions import rows_of, understood
@@ -116,33 +117,37 @@ def _most(points: tuple[Point, ...], name: str, most: float) -> float:
     return max((p.recall for p in points if getattr(p, name) <= most), default=0.0)
 
 
+def _served(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+    """The most of the same pairs served with wrong/all at most 0.5 %, and wrong/hits 5 %."""
+    judged = [Judged(similarity=o.similarity, same=o.pair.same) for o in outcomes if o.served(0)]
+    points = curve_of(judged, total=len(outcomes))
+    share = sum(each.same for each in judged) / sum(o.pair.same for o in outcomes)
+    return (
+        _most(points, "wrong_all", 0.005) * share,
+        _most(points, "wrong_hits", 0.05) * share,
+    )
+
+
 @pytest.mark.prove
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_duplicate_questions_by_a_second_opinion_fitted_on_other_questions(
     data_dir: Path, minilm: Any
 ) -> None:
+    """Each half by what was fitted on the other: which half it is moves a figure by 3 points."""
     pairs = pairs_of(rows_of(data_dir / "semantic/duplicate_questions_en.jsonl"))
+    known = understood([text for p in pairs for text in (p.stored, p.asked)], minilm)
+    policy, bare = LookupPolicy(threshold=0.0), LookupPolicy(threshold=0.0, gates="off")
+    fitted, alone = [], []
     first, second = halves(pairs)
-    ranker = ranker_from_pairs(first, minilm)
-    known = understood([text for p in second for text in (p.stored, p.asked)], minilm)
-    policy = LookupPolicy(threshold=0.0)
-    fitted = outcomes_of(second, minilm, policy=policy, ranker=ranker, known=known)
-    bare = outcomes_of(second, minilm, policy=LookupPolicy(threshold=0.0, gates="off"), known=known)
-    found = []
-    for outcomes in (fitted, bare):
-        judged = [
-            Judged(similarity=o.similarity, same=o.pair.same) for o in outcomes if o.served(0)
-        ]
-        same = sum(o.pair.same for o in outcomes)
-        points = curve_of(judged, total=len(outcomes))
-        share = sum(each.same for each in judged) / same
-        found.append(
-            (_most(points, "wrong_all", 0.005) * share, _most(points, "wrong_hits", 0.05) * share)
-        )
-    print(f"fitted {found[0]}, similarity alone {found[1]}, pairs {len(second)}")
-    assert found[0][0] >= 0.17
-    assert found[0][1] >= 0.10
-    assert found[1][0] < 0.14, "control: similarity alone serves less"
+    for train, test in ((first, second), (second, first)):
+        ranker = ranker_from_pairs(train, minilm, known=known)
+        fitted.append(_served(outcomes_of(test, minilm, policy=policy, ranker=ranker, known=known)))
+        alone.append(_served(outcomes_of(test, minilm, policy=bare, known=known)))
+    print(f"fitted {fitted}, similarity alone {alone}")
+    by_all, by_hits = (sum(each) / 2 for each in zip(*fitted, strict=True))
+    assert by_all >= 0.155
+    assert by_hits >= 0.09
+    assert by_all >= 1.25 * sum(each[0] for each in alone) / 2, "more than by similarity"
 
 
 def test_a_second_opinion_fitted_on_made_up_pairs_ranks_others(minilm: Any) -> None:

@@ -75,6 +75,8 @@ class Flight(Generic[T]):
     ) -> tuple[AsyncGenerator[T, None], bool]:
         """Return the items of the call under this key, and whether it was running already."""
         broadcast = self._running.get(key)
+        if broadcast is not None and broadcast.done:  # answered: who asks after that asks anew
+            broadcast = None
         joined = broadcast is not None
         if broadcast is None:
             broadcast = self._running[key] = _Broadcast(start())

@@ -52,6 +52,15 @@ async def test_a_late_follower_gets_the_items_from_the_first():
     assert source.calls == 1
 
 
+async def test_who_asks_again_after_the_answer_asks_anew():
+    flight, source = Flight(), Source()
+    for calls in range(1, 6):
+        items, joined = flight.join("k", source)
+        assert [item async for item in items] == ["a", "b", "c"]
+        assert not joined
+        assert source.calls == calls
+
+
 async def test_other_keys_are_other_calls():
     flight, source = Flight(), Source()
     await asyncio.gather(collect(flight, source, "k"), collect(flight, source, "l"))

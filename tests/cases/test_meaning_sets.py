@@ -133,7 +133,10 @@ def _served(outcomes: Sequence[Outcome]) -> tuple[float, float]:
 def test_duplicate_questions_by_a_second_opinion_fitted_on_other_questions(
     data_dir: Path, minilm: Any
 ) -> None:
-    """Each half by what was fitted on the other: which half it is moves a figure by 3 points."""
+    """Each half by what was fitted on the other: which half it is moves a figure by 3 points.
+
+    The floors keep what was reached; wanted are .17 and .10 on each half.
+    """
     pairs = pairs_of(rows_of(data_dir / "semantic/duplicate_questions_en.jsonl"))
     known = understood([text for p in pairs for text in (p.stored, p.asked)], minilm)
     policy, bare = LookupPolicy(threshold=0.0), LookupPolicy(threshold=0.0, gates="off")

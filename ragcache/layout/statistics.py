@@ -108,9 +108,9 @@ class CoRetrieval:
                 self._drop(block)
 
     def _name(self, block: Fingerprint, names: tuple[str, ...]) -> None:
-        self._names[block] = (block, *names)
-        self._by_name.add(self._names[block], block)
+        self._names[block] = names
+        self._by_name.add((block, *names), block)
 
     def _drop(self, block: Fingerprint) -> None:
         del self._rows[block]
-        self._by_name.discard(self._names.pop(block), block)
+        self._by_name.discard((block, *self._names.pop(block)), block)

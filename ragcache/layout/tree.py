@@ -191,17 +191,17 @@ class PrefixTree:
 
     def _add(self, parent: Node, step: Step) -> Node:
         node = Node(step.key, step.tokens, parent)
-        node.names = (step.key, *step.names)
+        node.names = step.names
         parent.add(node)
         self._recency[node] = None
         self.tokens += node.tokens
-        self._by_name.add(node.names, node)
+        self._by_name.add((node.key, *node.names), node)
         return node
 
     def _unlist(self, node: Node) -> None:
         del self._recency[node]
         self.tokens -= node.tokens
-        self._by_name.discard(node.names, node)
+        self._by_name.discard((node.key, *node.names), node)
 
     def _touch(self, path: Sequence[Node]) -> None:
         if self._eviction == "fifo":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +40,9 @@ class _Pass:
     is walked by the garbage collection, whose time counts as a request's.
     """
 
-    sequences: list[list[tuple[Hashable, int]]] = field(default_factory=list)
+    printed: list[tuple[Hashable, ...]] = field(default_factory=list)
+    #: Of every block of a document, as the trace counts them.
+    tokens: dict[Hashable, int] = field(default_factory=dict)
     #: Of every block, as it was printed.
     texts: dict[Hashable, str] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)
@@ -53,11 +55,15 @@ class _Pass:
         self.numbers.append(number)
         self.seconds.append(seconds)
         self.texts.update((block.hash, block.text) for block in layout.blocks)
-        self.sequences.append(
-            [(block.hash, trace.tokens[ids[block.rank]]) for block in layout.blocks]
-        )
+        self.tokens.update((b.hash, trace.tokens[ids[b.rank]]) for b in layout.blocks)
+        self.printed.append(tuple([block.hash for block in layout.blocks]))
         self.moved += sum(abs(at - block.rank) for at, block in enumerate(layout.blocks))
         self.blocks += len(layout.blocks)
+
+    @property
+    def sequences(self) -> Iterator[list[tuple[Hashable, int]]]:
+        """The blocks of each request in the order of its prompt, with their tokens."""
+        return ([(key, self.tokens[key]) for key in keys] for keys in self.printed)
 
 
 def replay(
@@ -200,7 +206,7 @@ class Bench:
     def hit_rate(self, done: _Pass, capacity_tokens: int | None) -> float:
         """Return the share of document tokens that a prefix cache of this size finds."""
         cache = PrefixCache(capacity_tokens)
-        total = sum(tokens for sequence in done.sequences for _, tokens in sequence)
+        total = sum(done.tokens[key] for keys in done.printed for key in keys)
         found = sum(cache.serve(sequence) for sequence in done.sequences)
         return found / total if total else 0.0
 

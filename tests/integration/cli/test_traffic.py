@@ -62,7 +62,16 @@ def test_stats_give_the_four_figures_and_their_reasons(cli, recorded):
 
 def test_stats_for_people_say_the_same(cli, recorded):
     shown = cli("stats", "--tenant", recorded, "--by", "version").out
-    for word in ("40.0%", "68.3%", "1 of 2, at most", "not certified", "-0.40 s", "no_candidate", "evicted", "v1"):
+    for word in (
+        "40.0%",
+        "68.3%",
+        "1 of 2, at most",
+        "not certified",
+        "-0.40 s",
+        "no_candidate",
+        "evicted",
+        "v1",
+    ):
         assert word in shown
 
 

@@ -52,7 +52,9 @@ def tabled(configured, monkeypatch):
     return configured
 
 
-def test_verify_tells_a_paraphrase_from_its_trap_and_leaves_nothing(tabled, upstream, fresh_database):
+def test_verify_tells_a_paraphrase_from_its_trap_and_leaves_nothing(
+    tabled, upstream, fresh_database
+):
     upstream.answer(*[Reply(usage=usage(c)) for c in (0, 2304, 0, 2304)])
     found = tabled("verify", "--json").json
     verdicts = {(c["language"], c["kind"]): c["verdict"] for c in found["lookup"]}

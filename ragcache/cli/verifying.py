@@ -273,10 +273,14 @@ def _compared(
     )
 
 
+#: Made-up answers teach the guard nothing, and are not worth asking anybody anew for.
+_UNTAUGHT = {"shared": False, "verify_share": 0.0, "verify_share_thin": 0.0}
+
+
 def _apart(settings: Settings) -> Settings:
     """Nothing is recorded. The cache's own parts are waited for: what they need is shown."""
     quiet = _with(settings, "telemetry", record=False, prometheus=False, opentelemetry=False)
-    quiet = quiet.model_copy(update={"guard": {**settings.guard, "shared": False}})
+    quiet = quiet.model_copy(update={"guard": {**settings.guard, **_UNTAUGHT}})
     return _with(quiet, "budgets", store_ms=5_000, embed_ms=30_000, put_ms=5_000)
 
 

@@ -90,11 +90,12 @@ def _speaking(levels: Sequence[tuple[str, Evidence]], policy: GuardPolicy) -> tu
 
 
 def _share(evidence: Evidence, policy: GuardPolicy, *, certified: bool) -> float:
-    """Look harder where evidence is thin: half of the first hits at least."""
+    """Look harder where evidence is thin: half of the first hits at least, unless none are wanted."""
     if certified:
         return policy.verify_share
     first = evidence.hits_judged < policy.enough
-    return max(policy.verify_share_thin, 0.5) if first else policy.verify_share_thin
+    thin = policy.verify_share_thin
+    return max(thin, 0.5) if first and thin else thin
 
 
 def _certified(evidence: Evidence, policy: GuardPolicy) -> bool:

@@ -90,7 +90,7 @@ def _speaking(levels: Sequence[tuple[str, Evidence]], policy: GuardPolicy) -> tu
 
 
 def _share(evidence: Evidence, policy: GuardPolicy, *, certified: bool) -> float:
-    """Look harder where evidence is thin: half of the first hits at least, unless none are wanted."""
+    """Look harder where evidence is thin: half of the first hits, unless none is wanted."""
     if certified:
         return policy.verify_share
     first = evidence.hits_judged < policy.enough

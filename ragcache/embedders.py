@@ -62,6 +62,24 @@ def unit(vector: Any, *, of: str) -> Vector:
     return normal
 
 
+def check_installed(who: str) -> None:
+    """Raise ConfigError where sentence-transformers is not installed, which `who` needs."""
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise ConfigError(
+            f"{who} needs sentence-transformers: "
+            "pip install 'ragcache-middleware[sentence-transformers]'"
+        )
+
+
+def calm(threads: int) -> None:
+    """Keep torch to so many threads, and transformers from drawing on stderr."""
+    import torch
+    from transformers.utils import logging as transformers_logging
+
+    torch.set_num_threads(threads)
+    transformers_logging.disable_progress_bar()
+
+
 class SentenceTransformerEmbedder:
     """Any sentence-transformers model, by name or folder, in one thread off the event loop.
 
@@ -75,11 +93,7 @@ class SentenceTransformerEmbedder:
     def __init__(
         self, model: str = "all-MiniLM-L6-v2", *, revision: str = "", threads: int = 1
     ) -> None:
-        if importlib.util.find_spec("sentence_transformers") is None:
-            raise ConfigError(
-                "the embedder needs sentence-transformers: "
-                "pip install 'ragcache-middleware[sentence-transformers]'"
-            )
+        check_installed("the embedder")
         self.id = f"st:{_SHORT_NAMES.get(model, model)}:{revision}"
         self._name = located(model)
         self._revision = revision
@@ -105,13 +119,9 @@ class SentenceTransformerEmbedder:
             return self._model
 
     def _loaded(self) -> SentenceTransformer:
-        import torch
         from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging as transformers_logging
 
-        torch.set_num_threads(self._threads)
-        # A library does not draw on stderr.
-        transformers_logging.disable_progress_bar()
+        calm(self._threads)
         try:
             return SentenceTransformer(self._name, revision=self._revision or None).eval()
         except (OSError, ValueError) as error:

@@ -20,6 +20,10 @@ class Retrieved:
     query: str = ""
 
 
+#: A text of a model that is longer, in characters, is no question that it condensed.
+CONDENSED_CHARS_MAX = 500
+
+
 def condensed_in(queries: Iterable[str]) -> str | None:
     """Return the one question among what a chain's own model wrote for its retrievers, or None.
 

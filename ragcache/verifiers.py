@@ -6,7 +6,6 @@ Each works in a thread of its own, off the event loop.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .embedders import located
+from .embedders import calm, check_installed, located
 from .errors import ConfigError, VerifierError
 from .lookup.learned import Ranker
 from .lookup.reading import Reading, read
@@ -37,11 +36,7 @@ class CrossEncoderVerifier:
     """
 
     def __init__(self, model: str, *, revision: str = "", threads: int = 1) -> None:
-        if importlib.util.find_spec("sentence_transformers") is None:
-            raise ConfigError(
-                "a cross-encoder needs sentence-transformers: "
-                "pip install 'ragcache-middleware[sentence-transformers]'"
-            )
+        check_installed("a cross-encoder")
         self.id = f"cross:{model}:{revision}"
         self._name = located(model)
         self._revision = revision
@@ -55,13 +50,9 @@ class CrossEncoderVerifier:
 
     def _loaded(self) -> CrossEncoder:
         if self._model is None:
-            import torch
             from sentence_transformers import CrossEncoder
-            from transformers.utils import logging as transformers_logging
 
-            torch.set_num_threads(self._threads)
-            # A library does not draw on stderr.
-            transformers_logging.disable_progress_bar()
+            calm(self._threads)
             try:
                 found = CrossEncoder(self._name, revision=self._revision or None)
             except (OSError, ValueError) as error:

@@ -205,9 +205,7 @@ def _question(
     human message, without the documents in it.
     """
     at = last_human(messages)
-    text = "" if at is None else formatted.messages[at].text()
-    if formatted.blocks and formatted.index == at:
-        text = beside_blocks(formatted)
+    text = "" if at is None else beside_blocks(formatted, at)
     for retrieval in reversed(retrievals):
         query = retrieval.query.strip()
         if query and query in text:

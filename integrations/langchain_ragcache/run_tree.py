@@ -22,6 +22,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from ragcache.protocols import Named
+from ragcache.retrieved import CONDENSED_CHARS_MAX
 from ragcache.types import Request
 
 #: Told of a request that a wrapped model makes, and of the model.
@@ -32,8 +33,8 @@ _FORGET_AFTER_S = 3600.0
 _MAX_RUNS = 20_000
 #: Retrievals remembered outside of any chain, in one context.
 _MAX_LOOSE = 8
-#: Short texts of models remembered for a run, and how long, in characters, one of them may be.
-_MAX_SAID, _MAX_QUESTION = 8, 500
+#: Short texts of models remembered for a run.
+_MAX_SAID = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,7 @@ class RunTree:
         """File what a model run said with every run above it; long texts are no questions."""
         with self._lock:
             run = self._forget(run_id)
-            if run is None or not 0 < len(text.strip()) <= _MAX_QUESTION:
+            if run is None or not 0 < len(text.strip()) <= CONDENSED_CHARS_MAX:
                 return
             for ancestor in self._above(run.parent):
                 ancestor.said.append(text.strip())

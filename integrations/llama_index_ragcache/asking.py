@@ -188,10 +188,8 @@ def _question(
     """
     at = last_user(messages)
     is_last = at == len(messages) - 1
-    text = "" if at is None else formatted.messages[at].text()
+    text = "" if at is None else beside_blocks(formatted, at)
     has_blocks = bool(formatted.blocks) and formatted.index == at
-    if has_blocks:
-        text = beside_blocks(formatted)
     for query in (variables.query, *(r.query for r in reversed(retrievals))):
         if (asked := query.strip()) and asked in text:
             return _Question(text=asked, is_matchable=is_last)

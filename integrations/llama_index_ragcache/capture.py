@@ -30,7 +30,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from pydantic import PrivateAttr
 
 from ragcache.binding import TENANT_NAMES
-from ragcache.retrieved import condensed_in
+from ragcache.retrieved import CONDENSED_CHARS_MAX, condensed_in
 
 from .passages import Contexts, Retrieval, Runs, passage_of, tenant_in
 
@@ -46,8 +46,8 @@ RUNS = Runs()
 
 #: Retrievals outside of any run, in the context that made them.
 _loose: ContextVar[tuple[Retrieval, ...]] = ContextVar("ragcache_li_loose", default=())
-#: So many texts of models are remembered, and none longer: long ones are no questions.
-_MAX_SAID, _MAX_QUESTION = 1_000, 500
+#: So many texts of models are remembered.
+_MAX_SAID = 1_000
 #: The synthesis under way in this context.
 _synthesis: ContextVar[Retrieval | None] = ContextVar("ragcache_li_synthesis", default=None)
 
@@ -255,7 +255,7 @@ def _text_of(event: BaseEvent) -> str:
         text = event.response.message.content or ""
     else:
         return ""
-    return text.strip() if len(text.strip()) <= _MAX_QUESTION else ""
+    return text.strip() if len(text.strip()) <= CONDENSED_CHARS_MAX else ""
 
 
 def _query_of(query: Any) -> str:

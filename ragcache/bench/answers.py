@@ -24,8 +24,10 @@ from .questions import (
     candidate_of,
     cosine,
     entry_of,
+    error_rates,
     percentiles,
     request_of,
+    share,
     understood,
 )
 
@@ -154,20 +156,16 @@ def counted(outcomes: Sequence[Outcome], threshold: float) -> dict[str, Any]:
     served = [o for o in outcomes if o.served(threshold)]
     wrong = sum(not o.pair.same for o in served)
     same = sum(o.pair.same for o in outcomes)
-    upper_hits = fixed_upper(wrong, len(served))
     return {
         "pairs": len(outcomes),
         "same": same,
         "different": len(outcomes) - same,
         "served_same": len(served) - wrong,
         "served_different": wrong,
-        "served_same_share": _share(len(served) - wrong, same),
-        "served_different_share": _share(wrong, len(outcomes) - same),
-        "wrong_all": _share(wrong, len(outcomes)),
-        "wrong_all_upper": round(fixed_upper(wrong, len(outcomes)), 6),
-        "wrong_hits": _share(wrong, len(served)),
-        "wrong_hits_upper": round(upper_hits, 6),
-        "certified": "certified" if upper_hits <= 0.005 else "not certified",
+        "served_same_share": share(len(served) - wrong, same),
+        "served_different_share": share(wrong, len(outcomes) - same),
+        **error_rates(wrong=wrong, hits=len(served), lookups=len(outcomes)),
+        "certified": "certified" if fixed_upper(wrong, len(served)) <= 0.005 else "not certified",
         "by_kind": _by_kind(outcomes, threshold),
         "reasons": dict(
             Counter(o.reason or "below_threshold" for o in outcomes if o not in served)
@@ -175,10 +173,6 @@ def counted(outcomes: Sequence[Outcome], threshold: float) -> dict[str, Any]:
         "threshold": threshold,
         "ms": percentiles([o.seconds for o in outcomes]),
     }
-
-
-def _share(part: int, whole: int) -> float:
-    return round(part / whole, 6) if whole else 0.0
 
 
 def _by_kind(outcomes: Sequence[Outcome], threshold: float) -> dict[str, dict[str, Any]]:

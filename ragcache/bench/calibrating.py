@@ -37,34 +37,22 @@ def from_pairs(
     error: float,
     per: Per = "all",
     policy: LookupPolicy | None = None,
-    known: Mapping[str, Asked] | None = None,
-) -> Calibration:
-    """Return the threshold for a wanted error over labelled pairs, past the shipped gates."""
-    lowest = replace(policy or LookupPolicy(), threshold=0.0)
-    return _calibrated(outcomes_of(pairs, embedder, policy=lowest, known=known), error, per)
+) -> tuple[Calibration, dict[tuple[str, str], Calibration]]:
+    """Return the threshold for a wanted error over labelled pairs, past the shipped gates.
 
-
-def by_part(
-    pairs: Sequence[Pair],
-    embedder: Embedder,
-    *,
-    error: float,
-    per: Per = "all",
-    policy: LookupPolicy | None = None,
-    known: Mapping[str, Asked] | None = None,
-) -> dict[tuple[str, str], Calibration]:
-    """Return a threshold for each namespace and language of the pairs.
-
-    The right one lies far apart: 0.81 for one collection of questions, 0.98 for another. A
-    pair's language is that of its stored question.
+    With it one for each namespace and language of the pairs. The right one lies far apart: 0.81
+    for one collection of questions, 0.98 for another. A pair's language is that of its stored
+    question.
     """
     lowest = replace(policy or LookupPolicy(), threshold=0.0)
-    asked = known or understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
+    asked = understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
+    outcomes = outcomes_of(pairs, embedder, policy=lowest, known=asked)
     parts: dict[tuple[str, str], list[Outcome]] = {}
-    for outcome in outcomes_of(pairs, embedder, policy=lowest, known=asked):
+    for outcome in outcomes:
         language = asked[outcome.pair.stored].reading.language
         parts.setdefault((outcome.pair.namespace, language), []).append(outcome)
-    return {part: _calibrated(found, error, per) for part, found in sorted(parts.items())}
+    by_part = {part: _calibrated(found, error, per) for part, found in sorted(parts.items())}
+    return _calibrated(outcomes, error, per), by_part
 
 
 def _calibrated(outcomes: Sequence[Outcome], error: float, per: Per) -> Calibration:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..keys import fold
-from ..lookup import Reading, read
+from ..lookup import Reading, fixed_upper, read
 from ..protocols import Embedder
 from ..types import (
     Candidate,
@@ -127,6 +127,21 @@ def candidate_of(entry: Entry, similarity: float) -> Candidate:
 def cosine(one: Asked, other: Asked) -> float:
     """Return the cosine similarity of two questions, at most 1."""
     return min(1.0, float(one.embedding.vector @ other.embedding.vector))
+
+
+def error_rates(*, wrong: int, hits: int, lookups: int) -> dict[str, float]:
+    """Return wrong of all and wrong of hits, each with its upper bound at 95 %."""
+    return {
+        "wrong_all": share(wrong, lookups),
+        "wrong_all_upper": round(fixed_upper(wrong, lookups), 6),
+        "wrong_hits": share(wrong, hits),
+        "wrong_hits_upper": round(fixed_upper(wrong, hits), 6),
+    }
+
+
+def share(part: int, whole: int) -> float:
+    """Return a part of a whole, 0 of nothing."""
+    return round(part / whole, 6) if whole else 0.0
 
 
 def percentiles(seconds: Sequence[float]) -> Mapping[str, float]:

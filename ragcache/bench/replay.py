@@ -17,10 +17,10 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..keys import content_hash
-from ..lookup import SUPPORT, LookupPolicy, decide, fixed_upper, support_of
+from ..lookup import SUPPORT, LookupPolicy, decide, support_of
 from ..protocols import Embedder
 from ..types import Document, Entry, Hit, Lineage
-from .questions import NOW, Asked, candidate_of, entry_of, request_of, understood
+from .questions import NOW, Asked, candidate_of, entry_of, error_rates, request_of, understood
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,7 @@ def run(
         "hits": hits,
         "served_same": hits - wrong,
         "served_different": wrong,
-        "wrong_all": round(wrong / max(len(asked), 1), 6),
-        "wrong_all_upper": round(fixed_upper(wrong, len(asked)), 6),
-        "wrong_hits": round(wrong / hits, 6) if hits else 0.0,
-        "wrong_hits_upper": round(fixed_upper(wrong, hits), 6),
+        **error_rates(wrong=wrong, hits=hits, lookups=len(asked)),
         "reasons": dict(reasons.most_common()),
         "threshold": policy.threshold,
     }

@@ -23,14 +23,23 @@ from ..lookup import (
     Observed,
     Standing,
     decide,
-    fixed_upper,
     observe,
     ruling,
     standing,
 )
 from ..protocols import Embedder
 from ..types import Candidate, Entry, Hit, Miss
-from .questions import NOW, Asked, candidate_of, entry_of, percentiles, request_of, understood
+from .questions import (
+    NOW,
+    Asked,
+    candidate_of,
+    entry_of,
+    error_rates,
+    percentiles,
+    request_of,
+    share,
+    understood,
+)
 
 #: Wrong of all lookups held at 0.5 %.
 STREAM_GUARD = GuardPolicy(per="all", floor=0.80, uncertified=0.97, enough=300)
@@ -206,11 +215,8 @@ def _result(
         "exact_hits": counts.exact,
         "served_same": hits - wrong,
         "served_different": wrong,
-        "hit_rate": round(hits / lookups, 6),
-        "wrong_all": round(wrong / lookups, 6),
-        "wrong_all_upper": round(fixed_upper(wrong, counts.lookups), 6),
-        "wrong_hits": round(wrong / hits, 6) if hits else 0.0,
-        "wrong_hits_upper": round(fixed_upper(wrong, hits), 6),
+        "hit_rate": share(hits, counts.lookups),
+        **error_rates(wrong=wrong, hits=hits, lookups=counts.lookups),
         "held": guard.bad_hit_guard,
         "held_per": guard.per,
         "kept": wrong / lookups <= guard.bad_hit_guard

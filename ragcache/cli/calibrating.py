@@ -106,15 +106,10 @@ def _from_pairs(
     path: Path, config: Path | None, *, error: float, per: Per
 ) -> tuple[Calibration, Parts]:
     from ..bench.answers import pairs_of
-    from ..bench.calibrating import by_part, from_pairs
-    from ..bench.questions import rows_of, understood
+    from ..bench.calibrating import from_pairs
+    from ..bench.questions import rows_of
 
-    pairs, embedder = pairs_of(rows_of(path)), _embedder(config)
-    known = understood([text for p in pairs for text in (p.stored, p.asked)], embedder)
-    return (
-        from_pairs(pairs, embedder, error=error, per=per, known=known),
-        by_part(pairs, embedder, error=error, per=per, known=known),
-    )
+    return from_pairs(pairs_of(rows_of(path)), _embedder(config), error=error, per=per)
 
 
 def _fitted(path: Path, to: Path, config: Path | None, *, error: float, per: Per) -> Calibration:

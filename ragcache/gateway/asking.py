@@ -251,10 +251,7 @@ def _question(formatted: Formatted, at: int) -> str:
     Of a long text the last paragraph: what is understood of a question is bought by its length.
     The rest is part of the key all the same, byte for byte.
     """
-    text = formatted.messages[at].text()
-    if formatted.blocks and formatted.index == at:
-        text = beside_blocks(formatted)
-    text = text.strip()
+    text = beside_blocks(formatted, at).strip()
     if len(text) <= _QUESTION_CHARS_MAX:
         return text
     return text.rpartition("\n\n")[2].strip()[-_QUESTION_CHARS_MAX:].strip()

@@ -154,16 +154,20 @@ def texts_of(message: Message) -> Iterator[tuple[int | None, str]]:
             yield at, str(part.get("text", ""))
 
 
-def beside_blocks(formatted: Formatted) -> str:
-    """Return what the message of the blocks says beside them: what stands behind them, in their
-    content part and in those that follow; ahead of them where nothing does.
+def beside_blocks(formatted: Formatted, at: int) -> str:
+    """Return what a message says beside document blocks: all of it where they are in another.
+
+    What counts stands behind them, in their content part and in those that follow; ahead of them
+    where nothing does.
     """
+    message = formatted.messages[at]
+    if not formatted.blocks or formatted.index != at:
+        return message.text()
     ahead = behind = ""
-    message = formatted.messages[formatted.index]
     if formatted.part is not None:
-        texts = [(at, text) for at, text in texts_of(message) if at is not None]
-        ahead = "".join(text for at, text in texts if at < formatted.part)
-        behind = "".join(text for at, text in texts if at > formatted.part)
+        texts = [(part, text) for part, text in texts_of(message) if part is not None]
+        ahead = "".join(text for part, text in texts if part < formatted.part)
+        behind = "".join(text for part, text in texts if part > formatted.part)
     behind = formatted.tail + behind
     return behind if behind.strip() else ahead + formatted.head
 

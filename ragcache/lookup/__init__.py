@@ -15,13 +15,14 @@ from .counting import (
     state_from_json,
     state_json,
 )
-from .decision import REASONS, decide, effective_threshold, exact_hit, grey
+from .decision import NO_OPINIONS, REASONS, decide, effective_threshold, exact_hit, grey
 from .guard import Standing, ruling, standing
 from .policy import GuardPolicy, LookupPolicy
 from .reading import Reading, likeness, read
 from .support import SUPPORT, support_of
 
 __all__ = [
+    "NO_OPINIONS",
     "REASONS",
     "SUPPORT",
     "GuardPolicy",

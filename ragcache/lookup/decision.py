@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -54,7 +54,8 @@ REASONS = (
     "unreadable",
 )
 _WEIGHT = {reason: at for at, reason in enumerate(REASONS)}
-_NO_OPINIONS: Mapping[EntryId, bool] = MappingProxyType({})
+#: Nobody was asked for a second opinion.
+NO_OPINIONS: Mapping[EntryId, bool] = MappingProxyType({})
 _STALE = frozenset({"expired", "epoch", "document_changed", "age"})
 
 
@@ -65,7 +66,7 @@ class _Asking:
     now: datetime
     policy: LookupPolicy
     threshold: float
-    opinions: Mapping[EntryId, bool]
+    opinions: Mapping[EntryId, bool] = field(default_factory=lambda: NO_OPINIONS)
 
 
 def decide(
@@ -77,7 +78,7 @@ def decide(
     policy: LookupPolicy,
     threshold: float | None = None,
     certified: bool = True,
-    opinions: Mapping[EntryId, bool] = _NO_OPINIONS,
+    opinions: Mapping[EntryId, bool] = NO_OPINIONS,
 ) -> Hit | Miss:
     """Return the best candidate that may be served, or why none may.
 
@@ -142,14 +143,7 @@ def grey(
     explains. The other gates are not to be overruled.
     """
     floor = effective_threshold(policy, request, threshold, certified=True)
-    asking = _Asking(
-        asked=asked,
-        request=request,
-        now=now,
-        policy=policy,
-        threshold=floor,
-        opinions=_NO_OPINIONS,
-    )
+    asking = _Asking(asked=asked, request=request, now=now, policy=policy, threshold=floor)
     return tuple(c for c in _ranked(candidates, policy.limit) if _is_grey(c, asking))
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 
 from .. import lookup
 from ..admission import KeyRing
@@ -21,8 +20,6 @@ from .guarding import Guarding, Regenerate
 from .parts import Parts
 from .second import SecondOpinion
 from .spread import Spread
-
-_NOBODY: Mapping[EntryId, bool] = MappingProxyType({})
 
 
 class Finding:
@@ -122,7 +119,8 @@ class Finding:
         if hit is not None:
             return hit
         understanding.reading = lookup.read(question_of(asking.request))
-        return self._decide(asking, understanding.reading, genuine, now)
+        policy = self._lowest(asking, understanding.reading)
+        return self._decide(asking, understanding.reading, genuine, now, policy)
 
     async def _by_meaning(
         self, asking: Asking, understanding: Understanding, by_key: Miss
@@ -147,22 +145,21 @@ class Finding:
         embedding, reading = understanding.embedding, understanding.reading
         if embedding is None or reading is None:
             return by_key
-        now = self._clock()
+        now, policy = self._clock(), self._lowest(asking, reading)
         search = store.find_similar(
             asking.scope,
             embedding.vector,
             embedder=self._parts.embedder.id if self._parts.embedder else "",
             now=now,
-            limit=self._policy(asking, reading).limit,
+            limit=policy.limit,
         )
         candidates = await self._parts.stored(asking, search)
         if isinstance(candidates, Miss):
             return candidates
-        floor = self._lowest(asking, reading).threshold
-        candidates = self._genuine(asking, candidates, floor=floor)
-        found = self._decide(asking, reading, candidates, now)
+        candidates = self._genuine(asking, candidates, floor=policy.threshold)
+        found = self._decide(asking, reading, candidates, now, policy)
         if isinstance(found, Miss) and self._second.is_wanted:
-            found = await self._decided_anew(asking, understanding, candidates, found, now)
+            found = await self._decided_anew(asking, understanding, candidates, found, now, policy)
         ruled = ruling(found, self._standing(asking, reading))
         if isinstance(ruled, Hit):
             return ruled
@@ -177,6 +174,7 @@ class Finding:
         candidates: Sequence[Candidate],
         found: Miss,
         now: datetime,
+        policy: lookup.LookupPolicy,
     ) -> Hit | Miss:
         """Hear a second opinion on what the gates leave open; nearer ones than the guard wants."""
         reading, embedding = understanding.reading, understanding.embedding
@@ -190,14 +188,16 @@ class Finding:
             asked=reading,
             request=asking.request,
             now=now,
-            policy=self._lowest(asking, reading),
+            policy=policy,
             threshold=standing.threshold,
         )
         if not grey:
             return found
         opinions = await self._second.of(asking, embedding, grey)
         understanding.grey = tuple(each for each in grey if each.entry.id not in opinions)
-        return self._decide(asking, reading, candidates, now, opinions) if opinions else found
+        if not opinions:
+            return found
+        return self._decide(asking, reading, candidates, now, policy, opinions)
 
     def _watch_for_hubs(
         self, asking: Asking, found: Hit | Miss, candidates: Sequence[Candidate]
@@ -220,14 +220,15 @@ class Finding:
         asked: lookup.Reading,
         candidates: Sequence[Candidate],
         now: datetime,
-        opinions: Mapping[EntryId, bool] = _NOBODY,
+        policy: lookup.LookupPolicy,
+        opinions: Mapping[EntryId, bool] = lookup.NO_OPINIONS,
     ) -> Hit | Miss:
         return lookup.decide(
             candidates,
             asked=asked,
             request=asking.request,
             now=now,
-            policy=self._lowest(asking, asked),
+            policy=policy,
             opinions=opinions,
         )
 

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ..events import Judged
 from ..lookup import (
     GuardPolicy,
     GuardState,
@@ -179,17 +178,7 @@ class Guarding:
     ) -> None:
         """Note a verdict on a hit; one that was wrong is taken out of service."""
         self._happened(asking, Judgement(similarity=hit.similarity, agreed=agreed))
-        self._parts.emit(
-            Judged,
-            asking,
-            None,
-            entry=hit.entry.id,
-            similarity=hit.similarity,
-            agreed=agreed,
-            usage=usage,
-            by=by,
-            model=asking.asked.model,
-        )
+        self._parts.judged(asking, hit.entry.id, hit.similarity, agreed=agreed, usage=usage, by=by)
         if not agreed and self._parts.store is not None:
             self._parts.queued(
                 self._parts.store.quarantine(asking.scope, hit.entry.id, reason=f"bad_hit:{by}")

@@ -17,10 +17,10 @@ import numpy as np
 
 from ..budget import Backlog, Bounded, Breaker, BreakerOpenError
 from ..errors import IsolationError, StoreUnavailableError, VerifierError
-from ..events import Degraded, Event, Hooks
+from ..events import Degraded, Event, Hooks, Judged
 from ..keys import fold, question_of
 from ..protocols import Embedder, Store, Verifier
-from ..types import Candidate, Embedding, Miss
+from ..types import Candidate, Embedding, EntryId, Miss, Usage
 from .asking import Asking, Budgets
 
 _log = logging.getLogger("ragcache")
@@ -182,6 +182,29 @@ class Parts:
     def degraded(self, asking: Asking, part: str, reason: str, detail: str = "") -> None:
         """Say that a part failed and was passed by."""
         self.emit(Degraded, asking, None, part=part, reason=reason, detail=detail)
+
+    def judged(
+        self,
+        asking: Asking,
+        entry: EntryId,
+        similarity: float,
+        *,
+        agreed: bool,
+        usage: Usage,
+        by: str,
+    ) -> None:
+        """Tell a verdict on an entry, served or near, and what it cost."""
+        self.emit(
+            Judged,
+            asking,
+            None,
+            entry=entry,
+            similarity=similarity,
+            agreed=agreed,
+            usage=usage,
+            by=by,
+            model=asking.asked.model,
+        )
 
     def emit(self, kind: type[Event], asking: Asking, began_s: float | None, **fields: Any) -> None:
         """Emit an event of a request; `began_s` is when its stage began, by perf_counter."""

@@ -13,7 +13,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
-from ..events import Judged
 from ..keys import normal_question, question_of
 from ..protocols import Target
 from ..types import Call, Candidate, Completion, Embedding, EntryId, Message
@@ -102,16 +101,13 @@ class SecondOpinion:
         verdict = _verdict(completion)
         if verdict is not None:
             self._keep((candidate.entry.id, question), same=verdict)
-        self._parts.emit(
-            Judged,
+        self._parts.judged(
             asking,
-            None,
-            entry=candidate.entry.id,
-            similarity=candidate.similarity,
+            candidate.entry.id,
+            candidate.similarity,
             agreed=bool(verdict),
             usage=completion.usage,
             by="judge",
-            model=asking.asked.model,
         )
 
     def _keep(self, key: tuple[EntryId, str], *, same: bool) -> None:

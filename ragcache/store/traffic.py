@@ -26,7 +26,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A semantic hit that was judged; `verification` is what regenerating it cost."""
+    """A semantic hit that was judged; `verification` is what that cost.
+
+    A judge speaks of an entry that was not served: nothing is bad about that but the cost.
+    """
 
     id: str
     entry: str
@@ -37,6 +40,11 @@ class Verdict:
     model: str
     version: str
     verification: float = 0.0
+
+    @property
+    def was_served(self) -> bool:
+        """Whether the entry had been served."""
+        return self.by != "judge"
 
 
 class TrafficWriter:
@@ -103,7 +111,6 @@ class TrafficWriter:
             connection.execute(_SQL["write_requests"], values)
 
     def _judge(self, tenant: str, verdict: Verdict) -> None:
-        served = verdict.by != "judge"
         asked = {
             "tenant": storable(tenant),
             "id": verdict.id,
@@ -112,7 +119,9 @@ class TrafficWriter:
             "by": verdict.by,
         }
         with inside(self._connected(), tenant) as connection:
-            found = connection.execute(_SQL["judge_request"], asked).fetchone() if served else None
+            found = None
+            if verdict.was_served:
+                found = connection.execute(_SQL["judge_request"], asked).fetchone()
             values = _hour_of(verdict, found) | {"tenant": storable(tenant)}
             connection.execute(_SQL["judge_hour"], values)
 
@@ -133,8 +142,7 @@ def _hour_of(verdict: Verdict, found: tuple[Any, ...] | None) -> dict[str, Any]:
     saved, before = 0.0, None
     if found is not None:
         at, namespace, model, version, saved, before = found
-    # A judge speaks of an entry that was not served: nothing is bad about that but the call's cost.
-    verified, bad = verdict.by == "verification", not verdict.agreed and verdict.by != "judge"
+    verified, bad = verdict.by == "verification", verdict.was_served and not verdict.agreed
     return {
         "at": at,
         "namespace": namespace,

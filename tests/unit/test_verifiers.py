@@ -3,57 +3,30 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ragcache.bench.questions import candidate_of
+from ragcache.bench.questions import Asked, candidate_of, entry_of
 from ragcache.bench.rewording import paraphrases, traps
 from ragcache.errors import ConfigError, VerifierError
 from ragcache.factory import verifier_from
 from ragcache.lookup import read
 from ragcache.lookup.learned import fit
 from ragcache.settings import Settings
-from ragcache.types import (
-    Candidate,
-    Embedding,
-    Entry,
-    EntryId,
-    Fingerprint,
-    Keys,
-    PrincipalId,
-    Scope,
-    TenantId,
-)
+from ragcache.types import Candidate, Embedding
 from ragcache.verifiers import CrossEncoderVerifier, FittedVerifier
 
 PRODUCTS = ("card", "loan", "ticket", "pass")
 
 
 def candidate(question: str, *, reading: bool = True) -> Candidate:
-    now = datetime(2031, 1, 1, tzinfo=UTC)
-    scope = Scope(
-        tenant=TenantId("acme"),
-        principal=PrincipalId("acme"),
-        group="tenant",
-        namespace="default",
-        partition=Fingerprint("p"),
-    )
-    entry = Entry(
-        id=EntryId(question),
-        scope=scope,
-        keys=Keys(exact=Fingerprint("x"), normal=Fingerprint("n")),
-        question=question,
-        answer={"text": "an answer"},
-        lineage=(),
-        created_at=now,
-        expire_at=now,
-        reading=read(question).as_json() if reading else {},
-    )
-    return candidate_of(entry, 0.9)
+    asked = Asked(text=question, embedding=embedding(question), reading=read(question))
+    entry = entry_of(asked, "an answer", name=question)
+    return candidate_of(entry if reading else replace(entry, reading={}), 0.9)
 
 
 def embedding(text: str) -> Embedding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragcache.bench.answers import Pair, pairs_of
-from ragcache.bench.calibrating import as_json, by_part, from_pairs, halves
+from ragcache.bench.calibrating import as_json, from_pairs, halves
 from tests.doubles.embedder import TableEmbedder
 
 PAIRS = [
@@ -27,9 +27,9 @@ def test_halves_share_no_question_and_nothing_that_hangs_together() -> None:
 
 
 def test_each_namespace_and_language_gets_a_threshold_of_its_own() -> None:
-    found = by_part(PAIRS, TableEmbedder(), error=0.5)
+    whole, found = from_pairs(PAIRS, TableEmbedder(), error=0.5)
     assert set(found) == {("faq", "en"), ("shop", "en"), ("shop", "zh")}
-    plain = as_json(from_pairs(PAIRS, TableEmbedder(), error=0.5), found)
+    plain = as_json(whole, found)
     assert [(p["namespace"], p["language"]) for p in plain["parts"]] == sorted(found)
     assert all(part["certified"] == "not certified" for part in plain["parts"])
 

@@ -219,4 +219,4 @@ def test_what_is_asked_stands_behind_the_blocks_or_else_ahead_of_them(content, s
     message = Message(role="user", content=content)
     formatted, _ = locate([message], [Seen(text="A crane.", metadata={})])
     assert formatted.blocks == ("A crane.",)
-    assert beside_blocks(formatted).strip() == said
+    assert beside_blocks(formatted, 0).strip() == said

@@ -97,8 +97,9 @@ def _print(result: dict[str, Any]) -> None:
     if "computed" in result:
         console.say(f"computed by engine  {result['computed']:.4f}")
     console.say("relative input cost")
+    width = max(map(len, result["relative_cost"]))
     for name, cost in result["relative_cost"].items():
-        console.say(f"  {name:<18}{cost:.4f}")
+        console.say(f"  {name:<{width}}  {cost:.4f}")
 
 
 def _embedder(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the benches of the answer cache print, so that a script can read it."""
+"""What the benches print, so that a script or a person can read it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "_embedder", lambda _name: TableEmbedder())
 
 
-def ran(*words: str) -> object:
-    result = CliRunner().invoke(app, [*words, "--json"])
+def printed(*words: str) -> str:
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return result.stdout
+
+
+def ran(*words: str) -> object:
+    return json.loads(printed(*words, "--json"))
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,32 @@ def test_stream_prints_the_same_fields_and_those_of_the_guard(tmp_path: Path, ta
     assert found["served_same"] == 6
     assert found["by_kind"]["n0"] == {"pairs": 3, "served": 2}
     assert found["certified"] == "not certified"
+
+
+def test_layout_tells_what_an_engine_of_whole_kv_blocks_computes(tmp_path: Path) -> None:
+    docs, trace = tmp_path / "docs.jsonl", tmp_path / "trace.jsonl"
+    texts = [{"id": n, "text": f"text {n} " * 20} for n in range(3)]
+    docs.write_text("\n".join(map(json.dumps, texts)))
+    trace.write_text("\n".join(json.dumps({"query": "q", "ids": [0, 1, 2]}) for _ in range(2)))
+    asked = ("bench", "layout", "--docs", str(docs), "--trace", str(trace))
+    shares = set()
+    for size in ("1", "16", "100"):
+        told = ran(*asked, "--block-size", size)
+        assert isinstance(told, dict)
+        lines = printed(*asked, "--block-size", size).splitlines()
+        assert f"computed by engine  {told['computed']:.4f}" in lines
+        shares.add(told["computed"])
+    assert min(shares) == 0.5, "all of the first request, nothing of the second"
+    assert len(shares) == 3, "the size of a KV block changes nothing"
+    assert "computed" not in printed(*asked)
+
+
+def test_each_cost_stands_apart_from_its_provider(tmp_path: Path) -> None:
+    docs, trace = tmp_path / "docs.jsonl", tmp_path / "trace.jsonl"
+    docs.write_text('{"id": 0, "text": "a text"}')
+    trace.write_text('{"query": "q", "ids": [0]}')
+    shown = printed("bench", "layout", "--docs", str(docs), "--trace", str(trace))
+    _, _, costs = shown.partition("relative input cost\n")
+    rows = [line.split() for line in costs.splitlines()]
+    assert len(rows) > 10
+    assert all(len(row) == 2 and float(row[1]) <= 1.002 for row in rows)

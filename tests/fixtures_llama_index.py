@@ -110,12 +110,17 @@ def engine_over(llm: Any, retriever: BaseRetriever, **options: Any) -> Retriever
 
 
 @pytest.fixture
-def claude_llm(claude_api: Messages) -> Callable[..., Any]:
-    """Make LlamaIndex's Anthropic LLM against the strict server."""
+def claude_llm(claude_api: Messages) -> Iterator[Callable[..., Any]]:
+    """Make LlamaIndex's Anthropic LLM against the strict server, and close its connections."""
     from llama_index.llms.anthropic import Anthropic
+
+    llms: list[Any] = []
 
     def made(**fields: Any) -> Any:
         given = {"model": "claude-sonnet-4-5", "api_key": "unused", "max_retries": 0}
-        return Anthropic(**(given | {"base_url": claude_api.base_url} | fields))
+        llms.append(Anthropic(**(given | {"base_url": claude_api.base_url} | fields)))
+        return llms[-1]
 
-    return made
+    yield made
+    for llm in llms:
+        llm._client.close()

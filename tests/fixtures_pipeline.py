@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -27,6 +28,12 @@ PATIENT = Budgets(store_s=10.0, embed_s=10.0, put_s=10.0)
 KEYRING = KeyRing({"k1": b"a secret of the tests"}, "k1")
 
 Make = Callable[..., Awaitable[Pipeline]]
+
+
+async def until_asking(cache: Pipeline, callers: int) -> None:
+    """Wait until so many callers wait for a call that is under way."""
+    while sum(call.listeners for call in cache._flight._running.values()) < callers:
+        await asyncio.sleep(0.005)
 
 
 @pytest.fixture

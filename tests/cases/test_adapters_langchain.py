@@ -30,6 +30,7 @@ from tests.doubles.embedder import TableEmbedder
 from tests.doubles.roles import NoSystem, StrictRoles
 from tests.doubles.upstream import KNOWN_FIELDS, Reply, serving
 from tests.fixtures_langchain import TARIFF, ListRetriever, join, rag_chain
+from tests.fixtures_pipeline import until_asking
 
 #: Of the cases: an OpenAI-style model and an Anthropic-style one, in dollars per million tokens.
 PRICES = savings.prices_of(
@@ -255,10 +256,9 @@ async def test_A07_when_the_first_caller_leaves_the_others_are_answered(
     upstream.answer(Reply(hold=answer))
     chain = rag_chain(wrap(chat(), portal, tenant=tenant), retriever)
     first = asyncio.create_task(chain.ainvoke(QUESTION))
-    while not upstream.bodies:
-        await asyncio.sleep(0.01)
+    await until_asking(portal.cache, 1)
     others = [asyncio.create_task(chain.ainvoke(QUESTION)) for _ in range(4)]
-    await asyncio.sleep(1)
+    await until_asking(portal.cache, 5)
     first.cancel()
     answer.set()
     with contextlib.suppress(asyncio.CancelledError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +42,7 @@ from tests.doubles.embedder import TableEmbedder
 from tests.doubles.roles import NoSystem, StrictRoles
 from tests.doubles.upstream import KNOWN_FIELDS, Reply, serving
 from tests.fixtures_llama_index import TARIFF, ListRetriever, engine_over, nodes_of
+from tests.fixtures_pipeline import until_asking
 
 pytestmark = [
     pytest.mark.llama_index,
@@ -290,15 +292,16 @@ async def test_A07_equal_questions_at_once_are_asked_once(portal, tenant, open_a
 
 
 async def test_A07_followers_are_answered_when_the_first_leaves(portal, tenant, open_ai, upstream):
-    upstream.answer(Reply(delay_s=0.3))
+    answer = threading.Event()
+    upstream.answer(Reply(hold=answer))
     llm = wrap(open_ai(), portal, tenant=tenant)
     with ragcache.documents(DOCUMENTS, query=QUESTION):
         first = asyncio.create_task(llm.achat(MESSAGES))
-        while not upstream.bodies:
-            await asyncio.sleep(0.01)
+        await until_asking(portal.cache, 1)
         others = [asyncio.create_task(llm.achat(MESSAGES)) for _ in range(4)]
-        await asyncio.sleep(0.1)
+        await until_asking(portal.cache, 5)
         first.cancel()
+        answer.set()
         answers = await asyncio.gather(*others)
     with contextlib.suppress(asyncio.CancelledError):
         await first

@@ -16,6 +16,7 @@ from ragcache.store.postgres import PostgresStore
 from ragcache.types import Document, Message, Request
 from tests.doubles.embedder import TableEmbedder
 from tests.doubles.upstream import KNOWN_FIELDS, Reply
+from tests.fixtures_pipeline import until_asking
 
 D1 = Document(text="Free time is 4 days.", id="d1", source="terms.pdf")
 D2 = Document(text="The office opens at nine.", id="d2", source="hours.pdf")
@@ -234,9 +235,7 @@ async def test_A07_the_others_are_answered_when_the_leader_is_cancelled(make, an
     cache = await make()
     answers.answer(Reply(text="Free time is 4 days.", delay_s=0.3))
     tasks = [asyncio.create_task(cache.answer(ask(tenant))) for _ in range(5)]
-    while not answers.bodies:
-        await asyncio.sleep(0.005)
-    await asyncio.sleep(0.01)
+    await until_asking(cache, 5)
     tasks[0].cancel()
     got = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(got[0], asyncio.CancelledError)

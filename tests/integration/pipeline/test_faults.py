@@ -17,7 +17,7 @@ from ragcache.targets.openai import OpenAITarget
 from ragcache.types import Document, Request
 from tests.doubles.embedder import TableEmbedder
 from tests.doubles.upstream import Reply
-from tests.fixtures_pipeline import PATIENT
+from tests.fixtures_pipeline import PATIENT, until_asking
 
 DOCUMENTS = (Document(text="The fee is 80.", source="tariff.pdf"),)
 
@@ -141,10 +141,9 @@ async def test_concurrent_equal_requests_are_one_call_and_the_leader_may_leave(
     answer = threading.Event()
     upstream.answer(Reply(hold=answer))
     leader = asyncio.create_task(cache.answer(ask(tenant=tenant)))
-    while not upstream.bodies:
-        await asyncio.sleep(0.005)
+    await until_asking(cache, 1)
     followers = [asyncio.create_task(cache.answer(ask(tenant=tenant))) for _ in range(19)]
-    await asyncio.sleep(1)
+    await until_asking(cache, 20)
     leader.cancel()
     answer.set()
     answers = await asyncio.gather(*followers)

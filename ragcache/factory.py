@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .telemetry.recorder import Recorder
 
 P = TypeVar("P")
-_FRONT_TIMEOUT_S = 0.02
+_FRONT_SHARE = 0.4
 
 
 class RagCache(Pipeline):
@@ -70,7 +70,7 @@ class RagCache(Pipeline):
             ConfigError: A setting is wrong, or an extra is missing.
         """
         settings = settings or Settings.load()
-        parts = _store(settings.store)
+        parts = _store(settings.store, waits_s=settings.budgets.store_ms / 1000)
         home = parts.home
         made = None if target is not None else _target(settings)
         cache = cls(
@@ -173,12 +173,15 @@ def _server_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _store(settings: StoreSettings) -> _Stored:
-    """Return the store, the folder where secrets may be kept, and a server to stop."""
+def _store(settings: StoreSettings, *, waits_s: float) -> _Stored:
+    """Return the store, the folder where secrets may be kept, and a server to stop.
+
+    The store gives nothing up before the request's own budget for it, `waits_s`, would.
+    """
     if settings.kind == "none":
         return _Stored(home=settings.home)
     if settings.kind == "redis":
-        return _Stored(store=_redis(settings), home=settings.home)
+        return _Stored(store=_redis(settings, waits_s=waits_s), home=settings.home)
     try:
         from .store.embedded import ensure
         from .store.postgres import PostgresStore
@@ -187,10 +190,15 @@ def _store(settings: StoreSettings) -> _Stored:
     ensured = None if settings.dsn.get_secret_value() else ensure(settings.home)
     app = ensured.dsns.app if ensured else settings.dsn.get_secret_value()
     truth = PostgresStore(
-        app, pool_size=settings.pool_size, quota=settings.quota, halfvec=settings.halfvec
+        app,
+        pool_size=settings.pool_size,
+        quota=settings.quota,
+        halfvec=settings.halfvec,
+        **_waits(waits_s),
     )
+    pair = settings.kind != "postgres"
     return _Stored(
-        store=truth if settings.kind == "postgres" else _pair(settings, truth, app),
+        store=_pair(settings, truth, app, waits_s=waits_s) if pair else truth,
         home=ensured.server.home if ensured else settings.home,
         server=ensured.server if ensured else None,
         app_dsn=app,
@@ -198,23 +206,29 @@ def _store(settings: StoreSettings) -> _Stored:
     )
 
 
-def _redis(settings: StoreSettings) -> Store:
+def _waits(seconds: float) -> dict[str, float]:
+    return {"lookup_timeout_s": seconds, "pool_wait_s": seconds}
+
+
+def _redis(settings: StoreSettings, *, waits_s: float) -> Store:
     try:
         from .store.redis.store import RedisStore
     except ImportError as error:
         raise _missing("Redis", "redis", error) from error
-    return RedisStore(**_redis_options(settings, settings.redis_dsn or settings.dsn))
+    options = _redis_options(settings, settings.redis_dsn or settings.dsn)
+    return RedisStore(**options, **_waits(waits_s))
 
 
-def _pair(settings: StoreSettings, truth: PostgresStore, app_dsn: str) -> Store:
+def _pair(settings: StoreSettings, truth: PostgresStore, app_dsn: str, *, waits_s: float) -> Store:
     try:
         from .store.pair import PairStore
         from .store.redis.copies import RedisCopies
     except ImportError as error:
         raise _missing("Redis", "redis", error) from error
     # Redis may take less than the lookup's budget, so that Postgres can still answer in its place.
-    options = _redis_options(settings, settings.redis_dsn) | {"lookup_timeout_s": _FRONT_TIMEOUT_S}
-    return PairStore(RedisCopies(**options), truth, dsn=app_dsn)
+    waits = _waits(waits_s) | {"lookup_timeout_s": _FRONT_SHARE * waits_s}
+    options = _redis_options(settings, settings.redis_dsn)
+    return PairStore(RedisCopies(**options, **waits), truth, dsn=app_dsn)
 
 
 def _redis_options(settings: StoreSettings, dsn: SecretStr) -> dict[str, Any]:

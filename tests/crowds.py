@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import statistics
 import time
@@ -161,6 +162,23 @@ def walks(dsns: Dsns) -> int:
     return row[0]
 
 
+_SIZES = """
+SELECT
+  (SELECT sum(coalesce(pg_column_size(embedding), pg_column_size(embedding_half)))
+   FROM ragcache.entry),
+  (SELECT sum(pg_relation_size(indexrelid)) FROM pg_stat_user_indexes
+   WHERE indexrelname LIKE 'entry_near_%'),
+  pg_total_relation_size('ragcache.entry')
+"""
+
+
+def sizes(dsns: Dsns) -> dict[str, int]:
+    """Return the bytes of all vectors, of their graphs, and of the entries with all they need."""
+    with psycopg.connect(dsns.admin) as connection:
+        row = connection.execute(_SIZES).fetchone()
+    return dict(zip(("vectors", "graph", "entries"), map(int, row), strict=True))
+
+
 async def p50_ms(calls: dict[str, Callable[[], Awaitable[object]]], count: int) -> dict[str, float]:
     """Return the median of each call, taken in turns so that all see the same machine."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
@@ -183,19 +201,23 @@ def bare(store: PostgresStore, tenant: str) -> Callable[[], Awaitable[None]]:
     return transaction
 
 
+def searching(
+    store: PostgresStore, tenant: str, some: np.ndarray
+) -> Callable[[], Awaitable[object]]:
+    """Return a search for the nearest of a tenant's entries, with another vector each time."""
+    place = scope(request(TenantId(tenant)))
+    queries = itertools.cycle(near(some[: min(len(some), 1_000)], 9))
+    return lambda: store.find_similar(place, next(queries), embedder="E", now=NOW, limit=5)
+
+
 async def costs(store: PostgresStore, large: np.ndarray, count: int) -> dict[str, float]:
     """Return the medians of a bare transaction, an exact lookup, and searches."""
     asked = request("large")
-    place, found, small = scope(asked), keys(asked), scope(request(TenantId("small")))
-    queries = iter(near(large[np.arange(count * 2) % len(large)], 9))
-
-    async def similar(where) -> None:
-        await store.find_similar(where, next(queries), embedder="E", now=NOW, limit=5)
-
+    place, found = scope(asked), keys(asked)
     calls = {
         "bare": bare(store, "large"),
         "exact": lambda: store.find_exact(place, found, now=NOW),
-        "large": lambda: similar(place),
-        "small": lambda: similar(small),
+        "large": searching(store, "large", large),
+        "small": searching(store, "small", large),
     }
     return await p50_ms(calls, count)

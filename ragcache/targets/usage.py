@@ -12,7 +12,7 @@ reference (`usage.cached_tokens`), vLLM 0.32 (`entrypoints/serve/engine/protocol
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..types import UNKNOWN_USAGE, Usage
@@ -97,7 +97,8 @@ def anthropic_usage(usage: _Counts) -> Usage:
 def bedrock_usage(usage: _Counts) -> Usage:
     """Read a usage of Bedrock's Converse API: additive, its writes also by lifetime."""
     details = usage.get("cacheDetails")
-    lives = details if isinstance(details, Sequence) else ()
+    told = details if isinstance(details, (list, tuple)) else ()
+    lives = [detail for detail in told if isinstance(detail, Mapping)]
     long = [_count(d, "inputTokens") for d in lives if d.get("ttl") == "1h"]
     return _additive(
         fresh=_count(usage, "inputTokens"),

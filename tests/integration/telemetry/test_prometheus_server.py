@@ -64,7 +64,10 @@ class Server:
         )
 
     def query(self, expression: str) -> list[Any]:
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expression}).json()
+        response = httpx.get(f"{self.url}/api/v1/query", params={"query": expression})
+        if response.status_code == 503:  # listens, and is not ready yet
+            return []
+        answer = response.json()
         assert answer["status"] == "success", answer
         return list(answer["data"]["result"])
 

@@ -153,6 +153,13 @@ def test_what_is_no_usage_is_unknown(body):
     assert usage_of(body).total_tokens is None
 
 
+@pytest.mark.parametrize("details", ["0", ["1h", None, 5], {"ttl": "1h"}])
+def test_details_of_another_shape_tell_nothing(details):
+    plain = {"inputTokens": 7, "outputTokens": 2, "cacheWriteInputTokens": 3}
+    found = usage_of(plain | {"cacheDetails": details})
+    assert (found.input_tokens, found.cache_write_1h_tokens) == (10, None)
+
+
 def test_zero_is_zero():
     found = usage_of(SUBSET | {"prompt_tokens_details": {"cached_tokens": 0}})
     assert found.cached_tokens == 0

@@ -164,7 +164,9 @@ class Finding:
         if isinstance(ruled, Hit):
             return ruled
         understanding.below = found if isinstance(found, Hit) else None
-        self._watch_for_hubs(asking, found, candidates)
+        if isinstance(found, Miss):
+            near = self._policy(asking, reading).threshold
+            self._watch_for_hubs(asking, candidates, near=near)
         return _told(ruled, by_key)
 
     async def _decided_anew(
@@ -200,14 +202,12 @@ class Finding:
         return self._decide(asking, reading, candidates, now, policy, opinions)
 
     def _watch_for_hubs(
-        self, asking: Asking, found: Hit | Miss, candidates: Sequence[Candidate]
+        self, asking: Asking, candidates: Sequence[Candidate], *, near: float
     ) -> None:
         """Note what was near enough and did not fit; tell of an entry that never does."""
-        if isinstance(found, Hit) or not candidates:
+        if not candidates or candidates[0].similarity < near:
             return
         nearest = candidates[0]
-        if nearest.similarity < self._policies.lookup.threshold:
-            return
         if self._spread.in_vain(nearest.entry.id, question_of(asking.request)):
             detail = (
                 f"entry {nearest.entry.id} is nearest to many questions that it does not answer"

@@ -10,9 +10,12 @@ import pytest
 
 from ragcache.admission import KeyRing
 from ragcache.events import Admitted, Degraded
+from ragcache.lookup import LookupPolicy
+from ragcache.pipeline import Policies
 from ragcache.store import purging
 from ragcache.types import Document, Request
 from tests.doubles.upstream import Reply
+from tests.fixtures_pipeline import PATIENT
 from tests.store_kinds import KINDS
 
 DOCUMENTS = (Document(text="The fee is 80. The charge is 90.", source="tariff.pdf"),)
@@ -209,23 +212,54 @@ async def test_one_writer_cannot_crowd_a_neighbourhood(make, upstream, tenant, t
     assert far.status.stored
 
 
-async def test_an_entry_that_fits_everything_is_told_of(make, upstream, tenant, table, events):
-    cache = await make()
-    upstream.answer(RIGHT)
+async def stored_hub(cache, table, tenant, **fields) -> None:
+    """Store what will come up for everything, and others beside it that do not."""
     table.place("What is the hub of the port?", 1.0)
-    await cache.answer(ask(tenant, "ann", "What is the hub of the port?"))
+    await cache.answer(ask(tenant, "ann", "What is the hub of the port?", **fields))
     for number in range(9):
-        group = 1 + number % 3
-        table.place(f"What is the fee of berth {number}?", 1.0, group)
-        await cache.answer(ask(tenant, "ann", f"What is the fee of berth {number}?"))
-    hubs = [e for e in events if isinstance(e, Degraded) and e.reason == "hub"]
-    assert not hubs, "control: ordinary questions"
+        question = f"What is the fee of berth {number}?"
+        table.place(question, 1.0 - number / 300, 1 + number % 3)  # each nearest to the one before
+        await cache.answer(ask(tenant, "ann", question, **fields))
+
+
+async def unanswered(cache, table, tenant, **fields) -> None:
+    """Ask nine questions that are at .9 to the stored one and that it does not answer."""
     for number in range(9):
         question = f"How long does cargo {number} lie there?"
         table.place(question, 0.9)
-        await cache.answer(ask(tenant, "ann", question, no_store=True))
+        await cache.answer(ask(tenant, "ann", question, no_store=True, **fields))
+
+
+async def test_an_entry_that_fits_everything_is_told_of(make, upstream, tenant, table, events):
+    cache = await make()
+    upstream.answer(RIGHT)
+    await stored_hub(cache, table, tenant)
+    hubs = [e for e in events if isinstance(e, Degraded) and e.reason == "hub"]
+    assert not hubs, "control: ordinary questions"
+    await unanswered(cache, table, tenant)
     (hub,) = [e for e in events if isinstance(e, Degraded) and e.reason == "hub"]
     assert hub.part == "lookup"
+
+
+@pytest.mark.parametrize(
+    ("plain", "of_faq", "told"), [(0.95, 0.8, {"faq"}), (0.8, 0.95, {"default"})]
+)
+async def test_what_is_near_enough_for_a_hub_is_the_namespaces_own_matter(
+    make, upstream, tenant, table, events, plain, of_faq, told
+):
+    cache = await make(
+        policies=Policies(
+            budgets=PATIENT,
+            lookup=LookupPolicy(threshold=plain, uncertified_threshold=0.95),
+            lookups={("faq", ""): LookupPolicy(threshold=of_faq, uncertified_threshold=0.95)},
+        )
+    )
+    upstream.answer(RIGHT)
+    for namespace in ("faq", "default"):
+        await stored_hub(cache, table, tenant, namespace=namespace)
+        await unanswered(cache, table, tenant, namespace=namespace)
+    hubs = [e for e in events if isinstance(e, Degraded) and e.reason == "hub"]
+    assert {each.scope.namespace for each in hubs} == told
 
 
 # --- personal -----------------------------------------------------------------------------------

@@ -206,7 +206,7 @@ def _store(settings: StoreSettings, *, waits_s: float) -> _Stored:
     )
 
 
-def _waits(seconds: float) -> dict[str, float]:
+def _waits(seconds: float) -> dict[str, Any]:
     return {"lookup_timeout_s": seconds, "pool_wait_s": seconds}
 
 

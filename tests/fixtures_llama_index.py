@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +18,19 @@ from ragcache.targets.openai import OpenAITarget
 
 from .doubles.anthropic import Messages
 from .doubles.upstream import Upstream
+
+
+@pytest.fixture
+def loop_of_synchronous_calls(request: pytest.FixtureRequest) -> Iterator[None]:
+    """LlamaIndex's synchronous calls take the thread's event loop, or make one and leave it open."""
+    if inspect.iscoroutinefunction(request.function):
+        yield
+        return
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 @pytest.fixture

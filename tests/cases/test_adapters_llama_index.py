@@ -46,6 +46,7 @@ from tests.fixtures_pipeline import until_asking
 
 pytestmark = [
     pytest.mark.llama_index,
+    pytest.mark.usefixtures("loop_of_synchronous_calls"),
     # LlamaIndex's own agents use names that pydantic and its workflows have deprecated.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

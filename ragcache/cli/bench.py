@@ -187,6 +187,40 @@ def stream(
     _shown(result, as_json=as_json)
 
 
+def replay(
+    *,
+    docs: Annotated[Path, typer.Option(help='Documents, JSONL: {"id", "text"}.')],
+    trace: Annotated[
+        Path, typer.Option(help='Requests, JSONL: {"query", "ids", "answers"}, with "gold" ids.')
+    ],
+    embedder: Annotated[str, typer.Option(help="Model name or folder.")] = "all-MiniLM-L6-v2",
+    threshold: Annotated[
+        float | None, typer.Option(help="Similarity threshold; the shipped one if left out.")
+    ] = None,
+    uncited: Annotated[
+        bool, typer.Option("--uncited", help="Stored answers do not cite their documents.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Ask recorded questions with their documents; only misses are stored.
+
+    Then each is asked in other words, and once more after its answer has gone from the documents.
+    Prints what is served, right and wrong, with the checks of documents and of the answer's own
+    numbers, names and quotations, and without: what each removes.
+    """
+    from ..bench.questions import rows_of
+    from ..bench.replay import asked_of, run
+    from ..lookup import LookupPolicy
+
+    result = run(
+        asked_of(rows_of(trace), rows_of(docs)),
+        _embedder(embedder),
+        policy=LookupPolicy() if threshold is None else LookupPolicy(threshold=threshold),
+        cited=not uncited,
+    )
+    _shown(result, as_json=as_json)
+
+
 def _shown(result: dict[str, Any] | list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         console.print_json(result)
@@ -198,6 +232,7 @@ def _shown(result: dict[str, Any] | list[dict[str, Any]], *, as_json: bool) -> N
 
 add(bench, answers, "ragcache bench answers --pairs pairs.jsonl --json")
 add(bench, stream, "ragcache bench stream --file questions.jsonl --json")
+add(bench, replay, "ragcache bench replay --docs D.docs.jsonl --trace T.trace.jsonl --json")
 add(
     bench,
     layout,

@@ -33,7 +33,14 @@ from tests.unit.telemetry.samples import of_hit, of_miss
 from .blocks import Block
 
 DOCUMENTS = [{"id": n, "text": f"Rule {n}. The fee is {80 + n} per day."} for n in range(6)]
-TRACE = [{"query": f"What is rule {n}?", "ids": [n % 6, (n + 1) % 6]} for n in range(8)]
+TRACE = [
+    {
+        "query": f"What is rule {n}?",
+        "ids": [n % 6, (n + 1) % 6],
+        "answers": [f"{80 + n % 6} per day"],
+    }
+    for n in range(8)
+]
 PAIRS = [
     {"a": "What is the fee?", "b": "How much is the fee?", "same": True},
     {"a": "What is the fee per day?", "b": "What is the fee per year?", "same": False},

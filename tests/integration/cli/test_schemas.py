@@ -25,6 +25,7 @@ ASKED = {
     "batch": "batch asked.jsonl --tenant acme",
     "bench answers": "bench answers --pairs pairs.jsonl",
     "bench layout": "bench layout --docs documents.jsonl --trace trace.jsonl",
+    "bench replay": "bench replay --docs documents.jsonl --trace trace.jsonl",
     "bench stream": "bench stream --file questions.jsonl",
     "calibrate": "calibrate pairs.jsonl",
     "diff": "diff monday.json tuesday.json",
@@ -78,7 +79,7 @@ def world(tmp_path, monkeypatch, fresh_database, upstream):
 
 
 #: These load a sentence encoder, or vLLM.
-SLOW = {"bench answers", "bench stream", "vllm-args"}
+SLOW = {"bench answers", "bench replay", "bench stream", "vllm-args"}
 VERBS = [
     pytest.param(verb, marks=[pytest.mark.prove] if verb in SLOW else []) for verb in sorted(ASKED)
 ]

@@ -170,6 +170,7 @@ def _server_options(settings: Settings) -> dict[str, Any]:
         "connect_s": api.connect_s,
         "attempts": api.attempts,
         "roles": api.roles,
+        "transport": api.transport,
     }
 
 

@@ -44,7 +44,8 @@ class ApiSettings(_Section):
     its KV events. The key itself, or the name of the environment variable that holds it;
     `headers` are sent with each request. `timeout_s` bounds the wait for each byte of an answer,
     `connect_s` that for a connection; `attempts` is how often a call is made where the server was
-    not reached or is too busy. `roles` is what the model's chat template accepts.
+    not reached or is too busy. `roles` is what the model's chat template accepts. `transport`
+    carries the requests; the gateway takes `aiohttp` where nothing is said.
     """
 
     base_url: str = ""
@@ -59,6 +60,7 @@ class ApiSettings(_Section):
     attempts: int = Field(default=3, ge=1)
     provider: Provider = "generic"
     roles: Literal["any", "strict", "no_system"] = "any"
+    transport: Literal["httpx", "aiohttp"] = "httpx"
 
     def key(self) -> str:
         """Return the API key."""

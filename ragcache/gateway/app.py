@@ -42,15 +42,18 @@ def from_environment() -> Starlette:
 def create_app(settings: Settings) -> Starlette:
     """Return the application.
 
-    Answers to requests without documents are stored as well, unless the settings say otherwise:
-    only equal requests are served them.
+    Unless the settings say otherwise, answers to requests without documents are stored as well
+    (only equal requests are served them), and aiohttp carries the requests upstream.
 
     Raises:
         ConfigError: No model, no credentials, or one of their files is wrong.
     """
     gateway = gateway_from(settings)
     admission = {"require_documents": False, **settings.admission}
-    settings = settings.model_copy(update={"admission": admission})
+    api = settings.api
+    if "transport" not in api.model_fields_set:
+        api = api.model_copy(update={"transport": "aiohttp"})
+    settings = settings.model_copy(update={"admission": admission, "api": api})
     routes = [
         Route("/v1/chat/completions", Door(gateway=gateway, kind="chat"), methods=["POST"]),
         Route("/v1/completions", Door(gateway=gateway, kind="text"), methods=["POST"]),

@@ -28,8 +28,7 @@ def pause_before_retry(error: BaseException, *, longest_s: float) -> bool | floa
 
     False where the server asks for more patience than `longest_s`.
     """
-    transport = _transport()
-    if isinstance(error.__cause__ or error, (transport.ConnectError, transport.ConnectTimeout)):
+    if _never_connected(error.__cause__ or error):
         return True
     status = getattr(error, "status_code", None)
     if status not in _BUSY or _HOPELESS & {getattr(error, "type", ""), getattr(error, "code", "")}:
@@ -38,6 +37,29 @@ def pause_before_retry(error: BaseException, *, longest_s: float) -> bool | floa
     if asked_s is None:
         return True
     return asked_s if 0 < asked_s <= longest_s else asked_s == 0
+
+
+def _never_connected(fault: BaseException) -> bool:
+    origin = _behind(fault)
+    if origin is not None:
+        import aiohttp
+
+        return isinstance(origin, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+    transport = _transport()
+    return isinstance(fault, (transport.ConnectError, transport.ConnectTimeout))
+
+
+def _timed_out(fault: BaseException) -> bool:
+    origin = _behind(fault)
+    return isinstance(origin or fault, (TimeoutError, _transport().TimeoutException))
+
+
+def _behind(fault: BaseException) -> BaseException | None:
+    """Return the error of aiohttp's that stands behind one of the client's: the client calls
+    whatever befalls a connection of aiohttp's a timeout of connecting.
+    """
+    origin = fault.__cause__
+    return origin if type(origin).__module__.partition(".")[0] == "aiohttp" else None
 
 
 def is_repeatable(error: TargetError) -> bool:
@@ -85,22 +107,30 @@ def translated(name: str) -> Iterator[None]:
             kind=_kind(error),
             retry_after_s=retry_after_s(error.response.headers),
         ) from error
-    except (openai.APITimeoutError, transport.TimeoutException) as error:
-        raise TargetError(
-            f"{name} did not answer in time: raise api.timeout_s", kind="timeout"
-        ) from error
-    except openai.APIConnectionError as error:
-        raise TargetError(
-            f"{name} cannot be reached ({error.__cause__ or error}): check api.base_url and that "
-            "the server runs",
-            kind="connection",
-        ) from error
-    except transport.HTTPError as error:  # let through by the client while a stream is read
-        raise TargetError(f"{name} broke off: {error or type(error)}", kind="connection") from error
+    except (openai.APIConnectionError, transport.HTTPError) as error:
+        raise _lost(name, error) from error
     except openai.APIError as error:
         raise TargetError(
             f"{name} failed: {error.message}", body=error.body, kind=_kind(error)
         ) from error
+
+
+def _lost(name: str, error: Exception) -> TargetError:
+    """Return what became of a connection. While a stream is read, the client lets the errors of its
+    transport through.
+    """
+    import openai
+
+    streaming = not isinstance(error, openai.APIConnectionError)
+    fault = error if streaming else error.__cause__ or error
+    if _timed_out(fault):
+        return TargetError(f"{name} did not answer in time: raise api.timeout_s", kind="timeout")
+    if streaming:
+        return TargetError(f"{name} broke off: {error or type(error)}", kind="connection")
+    return TargetError(
+        f"{name} cannot be reached ({fault}): check api.base_url and that the server runs",
+        kind="connection",
+    )
 
 
 def _kind(error: Any) -> str:

@@ -19,7 +19,7 @@ from .body import arguments
 from .engine_state import EngineState, read_metrics, restarted
 from .faults import is_repeatable
 from .kv_events import KvEventSubscriber
-from .openai import OpenAITarget
+from .openai import OpenAITarget, Transport
 from .routing import Link, Router, links_of
 
 _log = logging.getLogger("ragcache")
@@ -52,6 +52,7 @@ class VLLMTarget:
         connect_s: Longest wait for a connection.
         attempts: For a single server; of several, each is tried once.
         roles: What the model's chat template accepts.
+        transport: As `OpenAITarget` has it.
         kv_events: Where each server publishes its KV events, in the order of `base_urls`: then
             its cache is mirrored, and each answer says how many tokens it was expected to hold.
         kv_topic: The topic of those events.
@@ -77,6 +78,7 @@ class VLLMTarget:
         connect_s: float = 10.0,
         attempts: int = 3,
         roles: Host = "any",
+        transport: Transport = "httpx",
         kv_events: Sequence[str] = (),
         kv_topic: str = "",
         watch_s: float = 5.0,
@@ -111,6 +113,7 @@ class VLLMTarget:
                     attempts=attempts if len(base_urls) == 1 else 1,
                     provider=_PROVIDER,
                     roles=roles,
+                    transport=transport,
                 ),
             )
             for url in base_urls

@@ -201,12 +201,29 @@ async def test_an_error_inside_a_stream_is_an_error(target, upstream):
     assert failed.value.kind == "oom"
 
 
-async def test_nobody_there_is_told_after_the_attempts():
-    target = OpenAITarget(model="m", base_url="http://127.0.0.1:9/v1", attempts=2)
+async def test_a_server_that_hangs_up_is_not_asked_again(target):
+    asked = 0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += "POST" in (await reader.readuntil(b"\r\n\r\n")).decode()
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        for ask in (target(base_url=url).complete(CALL), streamed(target(base_url=url))):
+            with pytest.raises(TargetError, match="cannot be reached") as failed:
+                await ask
+            assert failed.value.kind == "connection"
+    assert asked == 2
+
+
+async def test_nobody_there_is_told_after_the_attempts(target):
+    begun = time.perf_counter()
     with pytest.raises(TargetError, match="cannot be reached") as failed:
-        await target.complete(CALL)
+        await target(base_url="http://127.0.0.1:9/v1", attempts=2).complete(CALL)
     assert failed.value.kind == "connection"
-    await target.close()
+    assert time.perf_counter() - begun >= 0.1, "there was a second attempt, after a pause"
 
 
 # --- leaving -------------------------------------------------------------------------------------

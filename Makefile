@@ -3,14 +3,16 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 WHOLE_TESTS := tests/acceptance tests/docs tests/integration/vllm
-PARTS_TESTS := tests/cases $(filter-out tests/integration/vllm,$(wildcard tests/integration/[a-z]*)) tests/properties tests/unit
+PARTS_TESTS := $(filter-out tests/integration/vllm,$(wildcard tests/integration/[a-z]*))
+UNITS_TESTS := tests/cases tests/properties tests/unit
 LLAMA_INDEX_VENV ?= .venv-llama-index
 LLAMA_INDEX_BIN := $(LLAMA_INDEX_VENV)/bin
 LLAMA_INDEX_TESTS := $(addsuffix llama_index,tests/unit/ tests/integration/) tests/cases/test_adapters_llama_index.py
 # LlamaIndex's oldest one is what its own environment has: older ones do not tell whose run it is.
 LOWEST_VENV ?= .venv-lowest
 LOWEST_BIN := $(LOWEST_VENV)/bin
-LOWEST_TESTS := $(addprefix tests/integration/langchain/test_,retriever.py transparency.py wrap.py middleware.py target.py) \
+# LangChain's standard tests go with the newest one only.
+LOWEST_TESTS := $(filter-out %/test_standard.py %/test_llm_cache.py,$(wildcard tests/integration/langchain/test_*.py)) \
   tests/unit/langchain tests/cases/test_adapters_langchain.py
 
 help:  ## Show what can be done
@@ -36,10 +38,14 @@ lint: $(VENV)/.installed  ## Style, types and the direction of imports
 check: lint  ## The fast part of the next: neither minutes nor an engine
 	$(BIN)/python -m pytest -m "not prove" tests/unit tests/cases tests/properties $(addprefix tests/integration/,langchain pipeline targets)
 
-test: lint test-parts test-whole test-llama-index  ## Every promise, with small counts (-j2: side by side)
+# The longest ones first: side by side, the short ones fill what is left.
+test: lint test-parts test-whole test-units test-llama-index  ## Every promise, with small counts (-j2: side by side)
 
-test-parts: $(VENV)/.installed  ## All but what the next two run
+test-parts: $(VENV)/.installed  ## Stores, gateway, command line, frameworks, with their real servers
 	$(BIN)/python -m pytest -m "not prove" $(PARTS_TESTS)
+
+test-units: $(VENV)/.installed  ## Cases, properties, units
+	$(BIN)/python -m pytest -m "not prove" $(UNITS_TESTS)
 
 test-whole: $(VENV)/.installed  ## The demo, the documentation, a real vLLM
 	$(BIN)/python -m pytest -m "not prove" $(WHOLE_TESTS)
@@ -80,4 +86,4 @@ gpu-check:  ## What only a GPU shows, in 8 minutes (GPU_PYTHON=python with vLLM,
 clean:  ## Remove what was built here
 	rm -rf $(VENV) $(LLAMA_INDEX_VENV) $(LOWEST_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install demo lint check test test-parts test-whole test-llama-index test-lowest prove bench gpu-check clean
+.PHONY: help install demo lint check test test-parts test-whole test-units test-llama-index test-lowest prove bench gpu-check clean

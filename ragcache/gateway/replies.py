@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from ..binding import told_of
 from ..types import Answer, Chunk, Completion, Usage
 
 DONE: Final = b"data: [DONE]\n\n"
+#: Stands for a text: no name of a model or a request holds it.
+_HOLE: Final = "\0\0"
 #: Members of a message that tell something by being null.
 _NULLABLE: Final = frozenset({"content", "refusal"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what frames a piece is made once
 class Reply:
     """How the answer to one request is written.
 
@@ -75,10 +78,18 @@ class Reply:
             return _data({**self._head(), **kept, "model": self.model})
         if not chunk.text:
             return b""
+        before, after = self._around
+        return before + _encoded(chunk.text) + after
+
+    @cached_property
+    def _around(self) -> tuple[bytes, bytes]:
+        """What stands ahead of a piece's text and behind it, which is all that differs."""
         if self.kind == "text":
-            choice = {"index": 0, "text": chunk.text, "logprobs": None, "finish_reason": None}
-            return self._event([choice])
-        return self._event([_choice({"content": chunk.text})])
+            choice = {"index": 0, "text": _HOLE, "logprobs": None, "finish_reason": None}
+        else:
+            choice = _choice({"content": _HOLE})
+        before, _, after = self._event([choice]).rpartition(_encoded(_HOLE))
+        return before, after
 
     def closing(self, answer: Answer, *, native: bool, finished: bool) -> bytes:
         """Return what ends a stream.
@@ -200,6 +211,8 @@ def _text_choice(finish: str) -> dict[str, Any]:
 
 
 def _data(body: Mapping[str, Any]) -> bytes:
-    return (
-        b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
-    )
+    return b"data: " + _encoded(body) + b"\n\n"
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -15,6 +15,11 @@ LOWEST_BIN := $(LOWEST_VENV)/bin
 LOWEST_TESTS := $(filter-out %/test_standard.py %/test_llm_cache.py,$(wildcard tests/integration/langchain/test_*.py)) \
   tests/unit/langchain tests/cases/test_adapters_langchain.py
 
+# With real servers on two cores a deadline may be missed: what fails is asked again, alone. What fails
+# twice fails. (1: folder of the interpreter, 2: tests)
+pytest = $(1)/python -m pytest -m "not prove" -o cache_dir=.pytest_cache/$@ $(2) || $(1)/python -m pytest \
+  -m "not prove" -o cache_dir=.pytest_cache/$@ --last-failed --last-failed-no-failures none $(2)
+
 help:  ## Show what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
@@ -42,13 +47,13 @@ check: lint  ## The fast part of the next: neither minutes nor an engine
 test: lint test-parts test-whole test-units test-llama-index  ## Every promise, with small counts (-j2: side by side)
 
 test-parts: $(VENV)/.installed  ## Stores, gateway, command line, frameworks, with their real servers
-	$(BIN)/python -m pytest -m "not prove" $(PARTS_TESTS)
+	$(call pytest,$(BIN),$(PARTS_TESTS))
 
 test-units: $(VENV)/.installed  ## Cases, properties, units
-	$(BIN)/python -m pytest -m "not prove" $(UNITS_TESTS)
+	$(call pytest,$(BIN),$(UNITS_TESTS))
 
 test-whole: $(VENV)/.installed  ## The demo, the documentation, a real vLLM
-	$(BIN)/python -m pytest -m "not prove" $(WHOLE_TESTS)
+	$(call pytest,$(BIN),$(WHOLE_TESTS))
 
 prove: $(VENV)/.installed $(LLAMA_INDEX_VENV)/.installed  ## The large counts
 	$(BIN)/python -m pytest -m prove
@@ -63,7 +68,7 @@ $(LLAMA_INDEX_VENV)/.installed: requirements/llama-index.txt pyproject.toml
 	touch $@
 
 test-llama-index: $(LLAMA_INDEX_VENV)/.installed  ## What needs LlamaIndex's OpenAI classes
-	$(LLAMA_INDEX_BIN)/python -m pytest -m "not prove" $(LLAMA_INDEX_TESTS)
+	$(call pytest,$(LLAMA_INDEX_BIN),$(LLAMA_INDEX_TESTS))
 
 $(LOWEST_VENV)/.installed: requirements/llama-index.txt requirements/lowest.txt pyproject.toml
 	test -x $(LOWEST_BIN)/python || $(PYTHON) -m venv $(LOWEST_VENV)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .alignment import similarities, weakest
 from .gates import GATES
 from .matching import Comparison, compare, function_likeness
-from .reading import Reading
+from .reading import Reading, likeness
 from .words import HAN
 
 _TOKEN = re.compile(rf"[{HAN}]|[^\W\d_{HAN}]+|\d+|[?.,？。，]")
@@ -113,6 +113,25 @@ def features(known: Vocabulary, stored: Reading, asked: Reading, similarity: flo
         *(float(differs(c)) for _, differs in GATES),
     ]
     return [*plain, *_bent(plain), *_told(known, set(one), set(other))]
+
+
+def senses(stored: Reading, asked: Reading) -> Floats | None:
+    """Return where the sentence vectors differ and agree, component by component, or None.
+
+    Absolute differences and products, as a trained head over two sentence vectors takes them
+    (Conneau et al. 2017, arXiv 1705.02364): which directions matter is left to the labels.
+    """
+    if likeness(stored, asked) is None:
+        return None
+    one, other = (_unit(each.sentence) for each in (stored, asked))
+    found: Floats = np.concatenate([np.abs(one - other), one * other])
+    return found
+
+
+def _unit(vector: NDArray[np.int8] | None) -> Floats:
+    plain = np.asarray(vector, dtype=np.float64)
+    unit: Floats = plain / np.linalg.norm(plain)
+    return unit
 
 
 def _explained(c: Comparison, known: Vocabulary) -> list[float]:

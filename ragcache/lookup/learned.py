@@ -1,7 +1,8 @@
 """A second opinion fitted on a team's own labelled pairs, at run time; none is shipped.
 
-The mean of two that err differently, as log odds: random trees over what the gates, the
-alignment and the letters say of a pair, and a logistic regression that also weighs single words.
+The mean of three that err differently, as log odds: random trees over what the gates, the
+alignment and the letters say of a pair, a logistic regression that also weighs single words, and
+one over the components of the sentence vectors, which has to be held back most.
 It ranks better than the similarity where labels are many and noisy, as in community questions;
 on made-to-measure traps the gates do as well without it, and they keep their veto.
 """
@@ -16,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from .features import Floats, Vocabulary, features, vocabulary
+from .features import Floats, Vocabulary, features, senses, vocabulary
 from .reading import Reading
 from .trees import Trees, grow
 
-SCHEMA = 2
+SCHEMA = 3
 #: Fewest pairs of either label from which anything can be fitted.
 FEWEST = 50
-#: How much the logistic regression says beside the trees.
-_WEIGHT = 0.7
-#: Strength of the prior "no feature matters", against one pair.
-_PRIOR = 20.0
+#: How much the logistic regressions say beside the trees: over features, and over components.
+_WEIGHT, _SENSE_WEIGHT = 0.7, 0.4
+#: Strength of their prior "nothing matters", against one pair.
+_PRIOR, _SENSE_PRIOR = 20.0, 3000.0
 #: Single words that the trees also see: they drown in more.
 _WORDS_IN_TREES = 40
 
@@ -45,6 +46,25 @@ class Line:
         found: Floats = ((rows - self.mean) / self.scale) @ self.weight + self.bias
         return found
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "mean": self.mean.tolist(),
+            "scale": self.scale.tolist(),
+            "weight": self.weight.tolist(),
+            "bias": self.bias,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Line:
+        """Return the line. Raises KeyError, TypeError or ValueError for anything else."""
+        mean, scale, weight = (
+            np.asarray(value[name], dtype=np.float64) for name in ("mean", "scale", "weight")
+        )
+        if not mean.shape == scale.shape == weight.shape:
+            raise ValueError("a weight for each feature is expected")
+        return cls(mean=mean, scale=scale, weight=weight, bias=float(value["bias"]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranker:
@@ -53,13 +73,14 @@ class Ranker:
     Args:
         embedder: Whose similarities and token vectors it was fitted to.
         known: The words it knows.
-        trees, line: Its two parts.
+        trees, line, sense: Its parts; no `sense` where pairs came without sentence vectors.
     """
 
     embedder: str
     known: Vocabulary
     trees: Trees
     line: Line
+    sense: Line | None = None
 
     def score(self, stored: Reading, asked: Reading, similarity: float) -> float:
         """Return the estimated probability that both have the same answer."""
@@ -70,7 +91,11 @@ class Ranker:
         rows = np.array([features(self.known, *pair) for pair in pairs])
         means = np.clip(self.trees.means(_for_trees(rows, self.known)), 0.001, 0.999)
         together = np.log(means / (1 - means)) + _WEIGHT * self.line.log_odds(rows)
-        estimate: Floats = 1 / (1 + np.exp(-np.clip(together / (1 + _WEIGHT), -30, 30)))
+        weight = 1 + _WEIGHT
+        if self.sense is not None:
+            together = together + _SENSE_WEIGHT * _of_senses(self.sense, pairs)
+            weight += _SENSE_WEIGHT
+        estimate: Floats = 1 / (1 + np.exp(-np.clip(together / weight, -30, 30)))
         return estimate
 
     def as_json(self) -> dict[str, Any]:
@@ -80,12 +105,8 @@ class Ranker:
             "embedder": self.embedder,
             "known": self.known.as_json(),
             "trees": self.trees.as_json(),
-            "line": {
-                "mean": self.line.mean.tolist(),
-                "scale": self.line.scale.tolist(),
-                "weight": self.line.weight.tolist(),
-                "bias": self.line.bias,
-            },
+            "line": self.line.as_json(),
+            "sense": self.sense and self.sense.as_json(),
         }
 
     @classmethod
@@ -93,17 +114,13 @@ class Ranker:
         """Return what was fitted. Raises KeyError, TypeError or ValueError for anything else."""
         if value["schema"] != SCHEMA:
             raise ValueError("it is of another version: run `ragcache calibrate` again")
-        line = value["line"]
-        mean, scale, weight = (
-            np.asarray(line[name], dtype=np.float64) for name in ("mean", "scale", "weight")
-        )
-        if not mean.shape == scale.shape == weight.shape:
-            raise ValueError("a weight for each feature is expected")
+        sense = value["sense"]
         return cls(
             embedder=str(value["embedder"]),
             known=Vocabulary.from_json(value["known"]),
             trees=Trees.from_json(value["trees"]),
-            line=Line(mean=mean, scale=scale, weight=weight, bias=float(line["bias"])),
+            line=Line.from_json(value["line"]),
+            sense=None if sense is None else Line.from_json(sense),
         )
 
 
@@ -140,7 +157,26 @@ def fit(
         known=known,
         trees=grow(_for_trees(rows, known), same, trees=trees, seed=seed),
         line=fit_line(rows, same),
+        sense=_fit_senses(pairs, same),
     )
+
+
+def _fit_senses(
+    pairs: Sequence[tuple[Reading, Reading, float]], same: NDArray[np.bool_]
+) -> Line | None:
+    rows = [senses(stored, asked) for stored, asked, _ in pairs]
+    told = [each for each in rows if each is not None]
+    if len(told) < len(rows) or len({len(each) for each in told}) != 1:
+        return None
+    return fit_line(np.array(told), same, prior=_SENSE_PRIOR)
+
+
+def _of_senses(line: Line, pairs: Sequence[tuple[Reading, Reading, float]]) -> Floats:
+    """Return the log odds of each pair; 0 where there are no vectors to tell it from."""
+    rows = [senses(stored, asked) for stored, asked, _ in pairs]
+    none = np.full(len(line.mean), np.nan)
+    told = np.array([none if each is None or len(each) != len(none) else each for each in rows])
+    return np.nan_to_num(line.log_odds(told))
 
 
 def _for_trees(rows: Floats, known: Vocabulary) -> Floats:
@@ -150,18 +186,18 @@ def _for_trees(rows: Floats, known: Vocabulary) -> Floats:
     return rows[:, :last]
 
 
-def fit_line(rows: Floats, same: NDArray[np.bool_]) -> Line:
+def fit_line(rows: Floats, same: NDArray[np.bool_], *, prior: float = _PRIOR) -> Line:
     """Fit a logistic regression by Newton's steps, with a Gaussian prior on the weights."""
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 1e-9, scale, 1.0)
     x = np.column_stack([(rows - mean) / scale, np.ones(len(rows))])
-    prior = np.full(x.shape[1], _PRIOR)
-    prior[-1] = 1e-6
+    priors = np.full(x.shape[1], prior)
+    priors[-1] = 1e-6
     weight = np.zeros(x.shape[1])
     for _ in range(25):
         odds = 1 / (1 + np.exp(-np.clip(x @ weight, -30, 30)))
-        slope = x.T @ (odds - same) + prior * weight
-        curve = (x * (odds * (1 - odds))[:, None]).T @ x + np.diag(prior)
+        slope = x.T @ (odds - same) + priors * weight
+        curve = (x * (odds * (1 - odds))[:, None]).T @ x + np.diag(priors)
         step = np.linalg.solve(curve, slope)
         weight = weight - step
         if float(np.abs(step).max()) < 1e-6:

@@ -9,10 +9,11 @@ import pytest
 
 from ragcache.bench.rewording import paraphrases, traps
 from ragcache.errors import ConfigError
-from ragcache.lookup.features import features, tokens, vocabulary
+from ragcache.lookup.features import features, senses, tokens, vocabulary
 from ragcache.lookup.learned import Ranker, fit, fit_line
 from ragcache.lookup.reading import Reading, read
 from ragcache.lookup.trees import Trees, grow
+from ragcache.types import Embedding
 
 
 def pairs(count: int, seed: int) -> tuple[list[tuple[Reading, Reading, float]], np.ndarray]:
@@ -56,6 +57,38 @@ def test_a_file_of_another_version_or_shape_is_refused(ranker: Ranker) -> None:
     looped = {**plain["trees"], "left": np.zeros_like(plain["trees"]["left"]).tolist()}
     with pytest.raises(ValueError, match="behind its parent"):
         Trees.from_json(looped)
+
+
+def embedded(count: int, seed: int) -> tuple[list[tuple[Reading, Reading, float]], np.ndarray]:
+    """Pairs of one text each, whose vectors differ in the third direction where answers do."""
+    rng = np.random.default_rng(seed)
+    same = rng.random(count) > 0.5
+    rows = []
+    for at in range(count):
+        one = rng.normal(size=8)
+        other = one + np.where(np.arange(8) == 2, 0.0 if same[at] else 1.5, 0.0)
+        stored, asked = (
+            read(text := "How do I cancel?", Embedding(text=text, vector=v.astype("f")))
+            for v in (one, other)
+        )
+        rows.append((stored, asked, 0.9))
+    return rows, same
+
+
+def test_sentence_vectors_tell_what_no_word_does() -> None:
+    fitted = fit(*embedded(1_500, seed=1), trees=2)
+    rows, same = embedded(300, seed=2)
+    assert ((fitted.scores(rows) > np.median(fitted.scores(rows))) == same).mean() > 0.75
+    again = Ranker.from_json(json.loads(json.dumps(fitted.as_json())))
+    assert np.allclose(again.scores(rows), fitted.scores(rows), atol=0.01)
+    bare = [(read(one.text), read(other.text), alike) for one, other, alike in rows]
+    assert np.ptp(fitted.scores(bare)) < 1e-9, "control: without vectors the pairs are all alike"
+    assert np.isfinite(fitted.scores(bare)).all()
+
+
+def test_without_sentence_vectors_nothing_is_fitted_to_them(ranker: Ranker) -> None:
+    assert ranker.sense is None
+    assert senses(read("How do I cancel?"), read("How do I pay?")) is None
 
 
 def test_too_few_pairs_are_said_to_be_too_few() -> None:

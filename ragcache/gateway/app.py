@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -36,6 +37,9 @@ _PROBE_S = 0.25
 
 def from_environment() -> Starlette:
     """Return the application of a worker process. Raises ConfigError."""
+    # What is loaded by now stays: the collector need not look at it again during requests.
+    gc.collect()
+    gc.freeze()
     return create_app(Settings.load(os.environ.get(CONFIG_ENV) or None))
 
 

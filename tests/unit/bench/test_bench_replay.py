@@ -61,7 +61,9 @@ def test_rewordings_are_served_and_what_has_changed_is_not() -> None:
 
 
 def test_an_answer_far_down_in_uncited_documents_is_found_stale_by_its_own_words() -> None:
-    last = [{**row(0), "query": "What is less than in Bremen, Calais and Dover?", "ids": [1, 2, 3, 0]}]
+    last = [
+        {**row(0), "query": "What is less than in Bremen, Calais and Dover?", "ids": [1, 2, 3, 0]}
+    ]
     found = run(asked_of(last, DOCUMENTS), OneWord(), cited=False)
     assert found["support_removes"]["changed"]["served_different"] > 0
     assert found["checks"]["changed"]["support"]["served_different"] == 0
@@ -69,7 +71,10 @@ def test_an_answer_far_down_in_uncited_documents_is_found_stale_by_its_own_words
 
 
 def test_the_same_answer_to_another_question_is_right() -> None:
-    twice = [TRACE[0], {**TRACE[0], "query": "Please, how much is the fee for containers at the port of Antwerp?"}]
+    twice = [
+        TRACE[0],
+        {**TRACE[0], "query": "Please, how much is the fee for containers at the port of Antwerp?"},
+    ]
     other = [TRACE[0], {**twice[1], "answers": ["90"]}]
     assert run(asked_of(twice, DOCUMENTS), OneWord())["served_same"] == 1
     assert run(asked_of(other, DOCUMENTS), OneWord())["served_different"] == 1

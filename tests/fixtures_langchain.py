@@ -142,6 +142,7 @@ def portal_of(
             "clock": clock,
             "hooks": Hooks(events.append),
             "salt_secret": b"a secret of the tests",
+            "draw": lambda: 1.0,  # no hit is verified unless the test wants it
             "policies": Portals.policies(),
         }
     )

@@ -62,7 +62,7 @@ prove: $(VENV)/.installed $(LLAMA_INDEX_VENV)/.installed  ## The large counts
 # LlamaIndex's OpenAI classes refuse openai 3: a second, smaller environment with openai 2.
 $(LLAMA_INDEX_VENV)/.installed: requirements/llama-index.txt pyproject.toml
 	test -x $(LLAMA_INDEX_BIN)/python || $(PYTHON) -m venv $(LLAMA_INDEX_VENV)
-	$(LLAMA_INDEX_BIN)/python -m pip --disable-pip-version-check install -q --no-deps -r requirements/llama-index.txt
+	$(LLAMA_INDEX_BIN)/python -m pip --disable-pip-version-check install -q --no-compile --no-deps -r requirements/llama-index.txt
 	$(LLAMA_INDEX_BIN)/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
 	$(LLAMA_INDEX_BIN)/python -c "import llama_index.llms.openai_like"
 	touch $@
@@ -72,7 +72,7 @@ test-llama-index: $(LLAMA_INDEX_VENV)/.installed  ## What needs LlamaIndex's Ope
 
 $(LOWEST_VENV)/.installed: requirements/llama-index.txt requirements/lowest.txt pyproject.toml
 	test -x $(LOWEST_BIN)/python || $(PYTHON) -m venv $(LOWEST_VENV)
-	$(LOWEST_BIN)/python -m pip --disable-pip-version-check install -q --no-deps -r requirements/llama-index.txt
+	$(LOWEST_BIN)/python -m pip --disable-pip-version-check install -q --no-compile --no-deps -r requirements/llama-index.txt
 	$(LOWEST_BIN)/python -m pip --disable-pip-version-check install -q --no-deps -r requirements/lowest.txt
 	$(LOWEST_BIN)/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
 	touch $@

@@ -22,14 +22,23 @@ from ragcache.testing import Engine
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
 
 
-@pytest.fixture(scope="module")
-def findings(vllm_engine: Engine) -> Iterator[Findings]:
+#: So many questions are asked in the normal tier.
+FEWER = 28
+
+
+@pytest.fixture(
+    scope="module",
+    params=[FEWER, pytest.param(None, marks=pytest.mark.prove)],
+    ids=["fewer", "all"],
+)
+def findings(vllm_engine: Engine, request: pytest.FixtureRequest) -> Iterator[Findings]:
     texts = passages(None)
+    questions = questions_for(None, texts)[: request.param]
     served = Served()
     with Steps(Console(file=io.StringIO())) as steps, opened(served) as cache:
         model = own_model(vllm_engine.base_url, vllm_engine.model)
         retriever = index(texts, steps)
-        yield ask_both(model, retriever, cache, served, questions_for(None, texts), steps)
+        yield ask_both(model, retriever, cache, served, questions, steps)
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +70,20 @@ def test_repeats_and_paraphrases_are_served_where_the_same_documents_were_found(
         if one.question.kind in ("repeat", "paraphrase") and one.question.intent in stored
     ]
     missed = {one.question.text: one.reply.status["reason"] for one in again if not one.hit}
-    assert sum(one.hit == "exact" for one in again) >= 5
-    assert sum(one.hit == "semantic" for one in again) >= 5
+    least = 5 if len(findings.cached) > FEWER else 2
+    assert sum(one.hit == "exact" for one in again) >= least
+    assert sum(one.hit == "semantic" for one in again) >= least
     assert set(missed.values()) <= {"evidence_missing", "new_evidence"}, missed
 
 
-def test_the_engine_computes_at_most_60_percent_of_the_prompt_tokens(figures: Comparison) -> None:
+def test_the_engine_computes_at_most_60_percent_of_the_prompt_tokens(
+    figures: Comparison, findings: Findings
+) -> None:
+    asked = len(findings.cached)
     print(f"computed: {figures.cached_computed} of {figures.plain_computed}")
     assert figures.computed_share is not None
     assert figures.computed_share <= 0.60
-    assert figures.both_sent >= 25
+    assert figures.both_sent >= 0.55 * asked
 
 
 def test_exact_hits_embed_nothing(findings: Findings) -> None:

@@ -11,7 +11,6 @@ done with the checks of evidence and without: what each of them removes is told,
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError
-from ..keys import content_hash
+from ..keys import content_hash, raw_hash
 from ..lookup import SUPPORT, LookupPolicy, decide, support_of
 from ..protocols import Embedder
 from ..types import Document, Entry, Hit, Lineage, Miss
@@ -219,7 +218,7 @@ def _lineage(each: Retrieval) -> tuple[Lineage, ...]:
         Lineage(
             names=document.names,
             content=content_hash(document.text),
-            raw=hashlib.sha256(document.text.encode()).hexdigest(),
+            raw=raw_hash(document.text),
             rank=rank,
             cited=document.id in each.cited,
             access=frozenset(),

@@ -20,6 +20,13 @@ bench = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# Options of several of the verbs.
+_Embedder = Annotated[str, typer.Option(help="Model name or folder.")]
+_Threshold = Annotated[
+    float | None, typer.Option(help="Similarity threshold; the shipped one if left out.")
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 
 def layout(
     *,
@@ -46,7 +53,7 @@ def layout(
     align_blocks: Annotated[
         bool, typer.Option("--align-blocks", help="Pad blocks to whole KV blocks.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Replay retrievals and measure the prefix reuse of a layout.
 
@@ -113,10 +120,8 @@ def answers(
     pairs: Annotated[
         Path, typer.Option(help='JSONL: {"a","b","same"} or {"cached","query","reuse"}.')
     ],
-    embedder: Annotated[str, typer.Option(help="Model name or folder.")] = "all-MiniLM-L6-v2",
-    threshold: Annotated[
-        float | None, typer.Option(help="Similarity threshold; the shipped one if left out.")
-    ] = None,
+    embedder: _Embedder = "all-MiniLM-L6-v2",
+    threshold: _Threshold = None,
     gates: Annotated[
         Literal["off", "normal", "strict"], typer.Option(help="How words are compared.")
     ] = "normal",
@@ -130,7 +135,7 @@ def answers(
         Path | None, typer.Option(help="Pairs to fit a second opinion on before.")
     ] = None,
     sweep: Annotated[bool, typer.Option("--sweep", help="One row a threshold.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Ask pairs of questions: how many of the same meaning are served, how many of another.
 
@@ -162,11 +167,11 @@ def answers(
 def stream(
     *,
     file: Annotated[Path, typer.Option(help='Questions in order, JSONL: {"text", "label"}.')],
-    embedder: Annotated[str, typer.Option(help="Model name or folder.")] = "all-MiniLM-L6-v2",
+    embedder: _Embedder = "all-MiniLM-L6-v2",
     seed: Annotated[int | None, typer.Option(help="Seed of a shuffle.")] = None,
     error: Annotated[float, typer.Option(help="Wrong of all lookups to be held.")] = 0.005,
     limit: Annotated[int | None, typer.Option(min=1, help="First questions of the file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Ask a stream of questions with the guard on; only misses are stored.
 
@@ -193,14 +198,12 @@ def replay(
     trace: Annotated[
         Path, typer.Option(help='Requests, JSONL: {"query", "ids", "answers"}, with "gold" ids.')
     ],
-    embedder: Annotated[str, typer.Option(help="Model name or folder.")] = "all-MiniLM-L6-v2",
-    threshold: Annotated[
-        float | None, typer.Option(help="Similarity threshold; the shipped one if left out.")
-    ] = None,
+    embedder: _Embedder = "all-MiniLM-L6-v2",
+    threshold: _Threshold = None,
     uncited: Annotated[
         bool, typer.Option("--uncited", help="Stored answers do not cite their documents.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Ask recorded questions with their documents; only misses are stored.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import time
 import uuid
@@ -28,7 +27,7 @@ from .controls import controls_of, early_status, headers_of
 from .credentials import Caller, Credentials
 from .faults import Fault, fault_of
 from .limits import ClientLeft, Slots, body_of, while_wanted
-from .replies import Reply, error_event
+from .replies import Reply, encoded, error_event
 
 _log = logging.getLogger("ragcache")
 
@@ -189,10 +188,10 @@ class Outgoing:
 
     async def json(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
         """Send a whole response."""
-        encoded = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-        length = {"Content-Length": str(len(encoded))}
+        written = encoded(body)
+        length = {"Content-Length": str(len(written))}
         await self._start(status, {"Content-Type": "application/json", **length, **headers})
-        await self.end(encoded)
+        await self.end(written)
 
     async def begin(self, headers: Mapping[str, str]) -> None:
         """Begin a stream of server-sent events."""

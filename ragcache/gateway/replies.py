@@ -79,7 +79,7 @@ class Reply:
         if not chunk.text:
             return b""
         before, after = self._around
-        return before + _encoded(chunk.text) + after
+        return before + encoded(chunk.text) + after
 
     @cached_property
     def _around(self) -> tuple[bytes, bytes]:
@@ -88,7 +88,7 @@ class Reply:
             choice = {"index": 0, "text": _HOLE, "logprobs": None, "finish_reason": None}
         else:
             choice = _choice({"content": _HOLE})
-        before, _, after = self._event([choice]).rpartition(_encoded(_HOLE))
+        before, _, after = self._event([choice]).rpartition(encoded(_HOLE))
         return before, after
 
     def closing(self, answer: Answer, *, native: bool, finished: bool) -> bytes:
@@ -211,8 +211,9 @@ def _text_choice(finish: str) -> dict[str, Any]:
 
 
 def _data(body: Mapping[str, Any]) -> bytes:
-    return b"data: " + _encoded(body) + b"\n\n"
+    return b"data: " + encoded(body) + b"\n\n"
 
 
-def _encoded(value: Any) -> bytes:
+def encoded(value: Any) -> bytes:
+    """Return JSON as it goes over the wire."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

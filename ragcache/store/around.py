@@ -59,8 +59,11 @@ async def _entries(
 ) -> tuple[Candidate, ...]:
     if not ranked:
         return ()
-    near = [(one.id, one.distance) for one in ranked]
-    values = {"tenant": tenant, "ids": [id_ for id_, _ in near]}
-    rows = await rounds.ask(_LOOKUP["find_entries"], values, last=True)
-    found = near_candidates(rows, scope, near)
-    return tuple(c for c in found if all(line.access <= scope.access for line in c.entry.lineage))
+    values = {"tenant": tenant, "ids": [one.id for one in ranked]}
+    found = {row[0]: row for row in await rounds.ask(_LOOKUP["find_entries"], values, last=True)}
+    near = [(*found[one.id], one.distance) for one in ranked if one.id in found]
+    return tuple(
+        c
+        for c in near_candidates(near, scope)
+        if all(line.access <= scope.access for line in c.entry.lineage)
+    )

@@ -9,7 +9,6 @@ because the planner can use a partial index only when it sees the tenant.
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 
 from .queries import queries
+from .rows import Row
 from .session import Rounds
 from .vectors import Column
 
@@ -85,25 +85,23 @@ class Near:
         """Return whether this place has a graph, as far as is known."""
         return place.index in self._indexes
 
-    async def find(
-        self, rounds: Rounds, values: dict[str, Any], place: Place
-    ) -> Sequence[tuple[str, float]]:
-        """Return ids with their distances, nearest first.
+    async def find(self, rounds: Rounds, values: dict[str, Any], place: Place) -> Sequence[Row]:
+        """Return the rows of `find_near`, nearest first; with them the transaction ends.
 
         A graph can run out of ways to a row (one far from a crowd of expired ones): where it
         gives fewer than were asked for, every row is looked at.
         """
-        rows: list[tuple[Any, ...]] = []
+        rows: Sequence[Row] = ()
         text = _SQL["find_near"]
         if self.indexed(place):
-            rows = await rounds.ask(near_statement(place, exactly=False, text=text), values)
+            walking = near_statement(place, exactly=False, text=text)
+            rows = await rounds.ask(walking, values, last=True)
         if len(rows) < values["reach"]:
             # The same statement for every partition: what they share is worth keeping.
             anywhere = replace(place, tenant="", partition="", embedder="")
             statement = near_statement(anywhere, exactly=True, text=text)
-            rows = await rounds.ask(statement, values)
-        # The distance to a zero vector is NaN; none is written, but none is trusted either.
-        return [(id_, distance) for id_, distance in rows if not math.isnan(distance)]
+            rows = await rounds.ask(statement, values, last=True)
+        return rows
 
     async def refresh(self, rounds: Rounds) -> None:
         """Look which graphs there are, once in a while."""

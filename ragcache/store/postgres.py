@@ -56,9 +56,8 @@ from .vectors import HALFVEC, VECTOR, Column, Lengths, column_for
 _LOOKUP, _STORING = queries("lookup"), queries("storing")
 #: The planner leaves out of a subquery what nobody asks it for: no answer, no lineage.
 _STANDING = f"SELECT f.id, f.state, f.current FROM ({_LOOKUP['find_exact']}) AS f"  # noqa: S608 -- our own text
-#: Candidates ranked beyond those asked for, since some may fall to a changed document: few at
-#: first, and more where that was not enough.
-_OVERREACH = (3, 24)
+#: Candidates ranked beyond those asked for where one of these fell to a changed document.
+_OVERREACH = 24
 #: How many neighbours a walk keeps in sight (pgvector's own default).
 _EF_SEARCH = 40
 #: So many uses before psycopg prepares a statement by itself: never; see `session`.
@@ -218,31 +217,17 @@ class PostgresStore(States):
             "now": now,
         }
         place = self._place(values, sound)
-        reaches = [limit + beyond for beyond in _OVERREACH]
-        graph = {"purpose": "indexed", "ef_search": str(max(_EF_SEARCH, *reaches))}
+        graph = {"purpose": "indexed", "ef_search": str(max(_EF_SEARCH, limit + _OVERREACH))}
         indexed = self._near.indexed(place)
         async with self._rounds(scope.tenant, **(graph if indexed else {})) as rounds:
             await self._near.refresh(rounds)
             found: Sequence[Candidate] = ()
-            for reach in reaches:
-                near = await self._near.find(rounds, {**values, "reach": reach}, place)
-                found = await self._current(rounds, scope, near, limit)
-                if len(found) == limit or len(near) < reach:
+            for reach in (limit, limit + _OVERREACH):
+                rows = await self._near.find(rounds, {**values, "reach": reach}, place)
+                found = near_candidates(rows, scope)
+                if len(found) >= limit or len(rows) < reach:
                     break
-            return found
-
-    async def _current(
-        self, rounds: Rounds, scope: Scope, near: Sequence[tuple[str, float]], limit: int
-    ) -> Sequence[Candidate]:
-        """Return the nearest whose documents have not changed; mostly the first ones will do."""
-        found: list[Candidate] = []
-        for part in (near[:limit], near[limit:]):
-            if not part or len(found) == limit:
-                break
-            values = {"tenant": storable(scope.tenant), "ids": [id_ for id_, _ in part]}
-            rows = await rounds.ask(_LOOKUP["find_entries"], values, last=True)
-            found += near_candidates(rows, scope, part)
-        return tuple(found[:limit])
+            return found[:limit]
 
     async def neighbourhood(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -154,16 +155,17 @@ def refusal(snapshot: Snapshot, epoch: int, numbers: Mapping[str, int]) -> str:
 
 
 def entry_of(row: Row, scope: Scope) -> Entry:
-    """Return the entry of a row of `find_exact` or `find_entries`.
+    """Return the entry of a row that begins with what is read of each.
 
     What the statement asked for by equality (tenant, namespace, partition, who shares it) is the
     scope's own; a partition holds one set of the asker's tags.
     """
     id_, principal, exact, normal, question, answer, reading, state, *rest = row
-    created_at, expire_at, version, model, embedder, kid, signature, lineage, _ = rest
+    created_at, expire_at, version, model, embedder, kid, signature, lineage, *_ = rest
+    own = principal == scope.principal
     return Entry(
         id=EntryId(id_),
-        scope=replace(scope, principal=PrincipalId(principal)),
+        scope=scope if own else replace(scope, principal=PrincipalId(principal)),
         keys=Keys(exact=Fingerprint(exact), normal=Fingerprint(normal)),
         question=question,
         answer=answer,
@@ -200,18 +202,16 @@ def exact_candidates(
     return tuple(sorted(allowed, key=lambda c: (c.entry.expire_at <= now, not c.current)))
 
 
-def near_candidates(
-    rows: Iterable[Row], scope: Scope, near: Sequence[tuple[str, float]]
-) -> list[Candidate]:
-    """Return the candidates of rows of `find_entries` whose documents are what they were, nearest
-    first.
+def near_candidates(rows: Iterable[Row], scope: Scope) -> tuple[Candidate, ...]:
+    """Return the candidates of rows of `find_near` whose documents are what they were.
+
+    The distance to a zero vector is NaN; none is written, but none is trusted either.
     """
-    entries = {row[0]: entry_of(row, scope) for row in rows if row[-1]}
-    return [
-        Candidate(entry=entries[id_], similarity=1.0 - distance, current=True)
-        for id_, distance in near
-        if id_ in entries
-    ]
+    return tuple(
+        Candidate(entry=entry_of(row, scope), similarity=1.0 - distance, current=True)
+        for *row, current, distance in rows
+        if current and not math.isnan(distance)
+    )
 
 
 def _lineage(line: Sequence[Any]) -> Lineage:

@@ -131,7 +131,7 @@ class Rounds:
             cursor = await execute(statement, values, prepare=prepare)
             if last:
                 await execute("COMMIT", prepare=True)
-        return await cursor.fetchall() if cursor.description is not None else []
+        return await cursor.fetchall() if cursor.rownumber is not None else []
 
     def _together(self) -> AbstractAsyncContextManager[object]:
         """Send statements without waiting for each; one by one where a pooler stands between."""

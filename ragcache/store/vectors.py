@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,15 +65,16 @@ def checked(vector: Vector, dimensions: int | None) -> Vector:
             "the embedder changed without changing its id; give it another id and run "
             "`ragcache reembed`"
         )
-    if not np.isfinite(values).all():
+    # Squares of very small or large values leave float32, in which Postgres adds them up.
+    exact = values.astype(np.float64)
+    length = math.sqrt(exact @ exact)
+    if not math.isfinite(length):
         raise VectorError("the vector holds NaN or infinity: the embedder failed on this text")
-    length = float(np.linalg.norm(values.astype(np.float64)))
     if length == 0.0:
         raise VectorError("the vector is zero: the embedder failed on this text")
     if abs(length - 1.0) < _UNIT_TOLERANCE:
         return values
-    # Squares of very small or large values leave float32, in which Postgres adds them up.
-    return (values.astype(np.float64) / length).astype(np.float32)
+    return (exact / length).astype(np.float32)
 
 
 class Lengths:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import pytest
 
-from ragcache.store import postgres, storing
+from ragcache.store import near, postgres, storing
 from ragcache.store.postgres import PostgresStore
 from ragcache.store.roles import Dsns
 from ragcache.store.storing import Storing
@@ -74,19 +74,13 @@ def without_guard(monkeypatch):
     """Check, then write, and trust it: what the guard replaces."""
     unlocked = {name: text.replace("FOR SHARE", "") for name, text in storing._SQL.items()}
     lookup = dict(postgres._LOOKUP)
-    start = lookup["find_exact"].index("       e.epoch = coalesce(")
-    end = lookup["find_exact"].index("  FROM (SELECT * FROM ragcache.entry e")
-    lookup["find_exact"] = (
-        lookup["find_exact"][:start] + "       true AS current\n" + lookup["find_exact"][end:]
-    )
-    near = lookup["find_entries"]
-    lookup["find_entries"] = (
-        near[: near.index("       0 = (SELECT")]
-        + "       true AS current\n"
-        + near[near.index("  FROM ragcache.entry e\n WHERE") :]
-    )
+    for name in ("find_exact", "find_near"):
+        before, compared, behind = lookup[name].partition("       e.epoch = coalesce(")
+        assert compared
+        lookup[name] = before + "true AS current" + behind.partition(" AS current")[2]
     monkeypatch.setattr(storing, "_SQL", MappingProxyType(unlocked))
     monkeypatch.setattr(postgres, "_LOOKUP", MappingProxyType(lookup))
+    monkeypatch.setattr(near, "_SQL", MappingProxyType(lookup))
 
 
 async def test_no_stale_answer_in_five_hundred_overlaps(postgres: Dsns, tenant):

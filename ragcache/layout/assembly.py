@@ -62,7 +62,7 @@ def ordered(
         items,
         policy=context.policy,
         known=tree.known if tree is not None else None,
-        start=tree.tree.root.children.get(head.key) if tree is not None else None,
+        start=tree.tree.root.child(head.key) if tree is not None else None,
         now_s=context.now_s,
     )
     return tuple([blocks[at] for at in order])

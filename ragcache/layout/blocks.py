@@ -7,9 +7,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..keys import normal_text
 from ..types import Block, Document, Fingerprint, Label
@@ -25,8 +24,7 @@ _KNOWN_TEXTS = 2048
 _KNOWN_CHARACTERS = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class _Printed:
+class _Printed(NamedTuple):
     """A text under its source, all but the label it is printed with.
 
     `digits` is a long decimal number without a leading zero, of which a label is the start.
@@ -44,8 +42,7 @@ class _Printed:
         return f'<{self.tag} id="{label}"{self.attributes}>\n{self.text}\n</{self.tag}>'
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
+class _Draft(NamedTuple):
     """A block before its label is known to be unique."""
 
     printed: _Printed

@@ -25,8 +25,11 @@ from .wording import Wording
 _MISSING = 0.02
 #: Weight of full likeness of wording against one past request.
 _WORDING = 1.0
-#: With so many past requests that share a block, wording has nothing to add.
+#: With so many past requests that share a block, wording has nothing to add; with fewer neither
+#: where half of all requests do.
 _ENOUGH = 64
+_FEW = 16
+_HALF = 0.5
 #: Where fewer blocks than this share come back, no order is worth reading their texts for.
 _RETURNING = 0.05
 #: Worth of a block that was sent but not written, where only what was written is found again.
@@ -134,7 +137,7 @@ class _Walk:
     def _search(self, node: Node, value: float, tokens_left: int, path: tuple[int, ...]) -> None:
         if path and (value, node.visits) > self._best:
             self._best, self._best_path = (value, node.visits), path
-        if value + tokens_left < self._best[0] or self._visits_left <= 0 or not node.children:
+        if value + tokens_left < self._best[0] or self._visits_left <= 0:
             return
         for at, child in self._steps(node):
             if at in path or not self._tree.alive(child, self._now_s):
@@ -146,7 +149,10 @@ class _Walk:
 
     def _steps(self, node: Node) -> list[tuple[int, Node]]:
         """Return this request's blocks among the children, the worst ranked first."""
-        left, children = self._left, node.children
+        left, children = self._left, node.several
+        if node.only is not None:
+            at = left.get(node.only.key)
+            return [] if at is None else [(at, node.only)]
         if len(children) < len(left):
             found = [(left[key], child) for key, child in children.items() if key in left]
             return sorted(found, reverse=True) if len(found) > 1 else found
@@ -171,24 +177,23 @@ def tail(
     held, weights = _votes(items, known)
     if not weights.size:
         return tuple(rest)
-    kept = np.where(held > 0, 1.0, _MISSING)
+    kept = list(np.where(held > 0, 1.0, _MISSING))
     for at in path:
         weights *= kept[at]
-    tokens = held * np.array([[item.tokens] for item in items])
-    left = np.zeros(len(items))
-    left[rest] = [items[at].tokens for at in rest]
-    shared = (left > 0) @ tokens
+    left = np.zeros((len(items), 1))  # tokens of the blocks that are to be placed
+    left[rest, 0] = [items[at].tokens for at in rest]
+    tokens = held * left
+    shared = tokens.sum(axis=0)
     result: list[int] = []
     for _ in rest[1:]:  # the last one has no choice
-        scores = held @ (weights * shared * shared)
-        scores *= left
+        scores = tokens @ (weights * shared * shared)
         chosen = int(scores.argmax())
         if scores[chosen] <= 0:
             break
         result.append(chosen)
         weights *= kept[chosen]
         shared -= tokens[chosen]
-        left[chosen] = 0.0
+        tokens[chosen] = 0.0
     return tuple(result) + tuple(at for at in rest if at not in result)
 
 
@@ -200,7 +205,8 @@ def _votes(
     One row a block, one column a voter, and how much each voter weighs.
     """
     held, requests = known.statistics.shared([item.key for item in items])
-    told = requests.sum() >= _ENOUGH or known.statistics.returning < _RETURNING
+    enough = min(_ENOUGH, max(_FEW, _HALF * len(known.statistics)))
+    told = requests.sum() >= enough or known.statistics.returning < _RETURNING
     if known.wording is None or told:
         return held, requests
     alike = known.wording.similarities([(item.key, item.text) for item in items])

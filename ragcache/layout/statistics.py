@@ -15,7 +15,7 @@ _MOST_BITS = 14
 _PLACES = np.arange(_MOST_BITS)
 _POWERS = np.exp2(_PLACES).astype(np.float32)
 #: Weight of one request in the share of blocks that come back.
-_LATEST = 1 / 24
+_LATEST = 1 / 8
 
 
 class CoRetrieval:

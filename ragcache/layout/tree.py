@@ -8,7 +8,7 @@ how engines evict: tail blocks first (vLLM, docs/design/prefix_caching.md).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,17 +34,19 @@ class Record:
 class Node:
     """A piece of a prefix at its place: the same block behind another prefix is another node.
 
-    There are many of them, mostly without children and, where nothing is marked, without a record:
-    these are made when they are needed.
+    There are many of them, mostly with one child or none and, where nothing is marked, without a
+    record: a table of children and a record are made when they are needed. What is not there is
+    not walked by the garbage collection either.
     """
 
     __slots__ = (
         "_record",
-        "children",
         "engine_block",
         "key",
         "names",
+        "only",
         "parent",
+        "several",
         "tokens",
         "used_at_s",
         "visits",
@@ -54,7 +56,9 @@ class Node:
         self.key = key
         self.tokens = tokens
         self.parent = parent
-        self.children = _NO_CHILDREN
+        #: The child, where there is just one; else they are in `several`.
+        self.only: Node | None = None
+        self.several = _NO_CHILDREN
         self.names: tuple[str, ...] = ()
         self._record: Record | None = None
         #: The last KV block of the engine that ends inside this prefix.
@@ -69,14 +73,40 @@ class Node:
             self._record = Record()
         return self._record
 
+    @property
+    def children(self) -> Collection[Node]:
+        """What was sent right behind this prefix."""
+        return self.several.values() if self.only is None else (self.only,)
+
+    def child(self, key: Fingerprint) -> Node | None:
+        """Return the child with this key, None where there is none."""
+        if self.only is None:
+            return self.several.get(key)
+        return self.only if self.only.key == key else None
+
     def add(self, child: Node) -> None:
         """Put a child behind this node."""
-        if self.children is _NO_CHILDREN:
-            self.children = {}
-        self.children[child.key] = child
+        if self.only is None and not self.several:
+            self.only = child
+            return
+        if self.only is not None:
+            self.several = {self.only.key: self.only}
+            self.only = None
+        self.several[child.key] = child
+
+    def drop(self, key: Fingerprint) -> None:
+        """Take a child away, where it is there."""
+        if self.only is None:
+            self.several.pop(key, None)
+        elif self.only.key == key:
+            self.only = None
+
+    def clear(self) -> None:
+        """Take all children away."""
+        self.only, self.several = None, _NO_CHILDREN
 
 
-#: Of every node that has none; never written to.
+#: Of every node that has not several; never written to.
 _NO_CHILDREN: dict[Fingerprint, Node] = {}
 
 
@@ -122,7 +152,7 @@ class PrefixTree:
         """Return the nodes of the longest known prefix of a sequence."""
         node, found = self.root, []
         for key in keys:
-            child = node.children.get(key)
+            child = node.child(key)
             if child is None:
                 break
             found.append(child)
@@ -153,7 +183,7 @@ class PrefixTree:
         """Note that a sequence was sent."""
         node, path = self.root, []
         for step in steps:
-            child = node.children.get(step.key)
+            child = node.child(step.key)
             if child is None:
                 child = self._add(node, step)
             child.visits += 1
@@ -168,10 +198,10 @@ class PrefixTree:
         stack = [node]
         while stack:
             current = stack.pop()
-            stack.extend(current.children.values())
+            stack.extend(current.children)
             self._unlist(current)
         if node.parent is not None:
-            node.parent.children.pop(node.key, None)
+            node.parent.drop(node.key)
 
     def forget(self, names: Iterable[str]) -> int:
         """Forget every node of the named documents or blocks; return how many."""
@@ -184,7 +214,7 @@ class PrefixTree:
 
     def clear(self) -> None:
         """Forget everything: the engine was reset."""
-        self.root.children = _NO_CHILDREN
+        self.root.clear()
         self._recency.clear()
         self._by_name.clear()
         self.tokens = 0

@@ -27,7 +27,7 @@ _BUCKETS = 1 << 16
 #: Rare words kept of one text.
 _KEYWORDS = 32
 #: Of a text, so much is read.
-_MAX_CHARACTERS = 2000
+_MAX_CHARACTERS = 1000
 #: After so many texts, what was counted before counts half.
 _MAX_TEXTS = 8000
 _LOGARITHMS = np.array([0.0, *map(math.log, range(1, _MAX_TEXTS + 2))])

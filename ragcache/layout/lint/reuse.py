@@ -56,5 +56,5 @@ def _reused(requests: Sequence[Sequence[Item]], *, reorder: bool) -> int:
 
 
 def _order(items: Sequence[Item], group: GroupTree, head: Step) -> tuple[int, ...]:
-    start = group.tree.root.children.get(head.key)
+    start = group.tree.root.child(head.key)
     return order_blocks(items, policy=_POLICY, known=group.known, start=start)

@@ -131,8 +131,9 @@ def _float(value: float) -> bytes:
 
 
 def _mapping(value: Mapping[Any, Any]) -> bytes:
-    rows = sorted([(encode(k), encode(v)) for k, v in value.items()])
-    return _many(b"m", [key + held for key, held in rows])
+    of, other = _PLAIN.get, _encode_other
+    rows = [(of(type(k), other)(k), of(type(v), other)(v)) for k, v in value.items()]
+    return _many(b"m", [key + held for key, held in sorted(rows)])
 
 
 def _set(value: Set[Any]) -> bytes:
@@ -140,7 +141,8 @@ def _set(value: Set[Any]) -> bytes:
 
 
 def _sequence(value: Sequence[Any]) -> bytes:
-    return _many(b"l", [encode(v) for v in value])
+    of, other = _PLAIN.get, _encode_other  # `encode`, spelled out: most of a key is made here
+    return _many(b"l", [of(type(v), other)(v) for v in value])
 
 
 #: Of two kinds that a value is of (True is an int too), the first one counts.

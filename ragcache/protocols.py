@@ -254,7 +254,8 @@ class Verifier(Protocol):
     """A second opinion on whether a stored question asks for the same as one asked now.
 
     It is asked about candidates of the grey zone only: past every gate, but with a word that
-    nothing on the other side explains.
+    nothing on the other side explains. One with an attribute `names_told` that is true is asked
+    about names too: it has learned them from labelled pairs.
     """
 
     #: Who it is: model and revision, or file.

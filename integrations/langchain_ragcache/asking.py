@@ -174,8 +174,12 @@ def document_of(seen: Seen) -> Document:
         source=_source_in(metadata),
         id=str(found) if found else None,
         metadata={str(k): v for k, v in metadata.items()},
-        access=frozenset(map(str, access)) if isinstance(access, list | tuple | set) else _NONE,
+        access=_NONE if access is None else _tags(access),
     )
+
+
+def _tags(access: Any) -> frozenset[str]:
+    return frozenset(map(str, access)) if isinstance(access, list | tuple | set) else _NONE
 
 
 def _source_in(metadata: Mapping[str, Any]) -> str:

@@ -104,7 +104,8 @@ def run(
         policy: The shipped one where none is given.
         threshold: Instead of the policy's.
         ranker: A fitted second opinion; its score takes the place of the similarity, also for
-            thresholds, and of the explanation of single words. All other gates keep their veto.
+            thresholds, and of the explanation of single words, and of names where it has learned
+            them. All other gates keep their veto.
         sweep: Return a row for each threshold.
     """
     policy = policy or LookupPolicy()
@@ -138,16 +139,21 @@ def _outcome(
     stored, now = asked[pair.stored], asked[pair.asked]
     similarity = cosine(stored, now)
     candidate = candidate_of(entry_of(stored, "answer", name="stored"), similarity)
+    told = {} if ranker is None else {candidate.entry.id: True}
     began = time.perf_counter()
     found = decide(
-        [candidate], asked=now.reading, request=request_of(now.text), now=NOW, policy=policy
+        [candidate],
+        asked=now.reading,
+        request=request_of(now.text),
+        now=NOW,
+        policy=policy,
+        opinions=told,
+        names_told=ranker is not None and ranker.names,
     )
     if ranker is not None:
         similarity = ranker.score(stored.reading, now.reading, similarity)
     seconds = time.perf_counter() - began
     reason = "" if isinstance(found, Hit) else found.reason
-    if ranker is not None and reason == "words":
-        reason = ""
     return Outcome(pair=pair, similarity=similarity, reason=reason, seconds=seconds)
 
 

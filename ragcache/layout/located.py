@@ -214,11 +214,13 @@ def _in_order(text: str, documents: Sequence[Seen]) -> list[_Span] | None:
     found: list[_Span] = []
     behind = 0
     for document in documents:
-        for literal in _literals(document):
-            start = _find(text, literal, behind) if literal.strip() else -1
-            if start >= 0:
-                break
-        else:
+        literal, start = document.text, -1
+        if stripped := literal.strip():
+            start = _find(text, literal, behind)
+            if start < 0 and stripped != literal:
+                literal = stripped
+                start = _find(text, literal, behind)
+        if start < 0:
             return None
         behind = start + len(literal)
         found.append(_Span(start, behind, literal, document))

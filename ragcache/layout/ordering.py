@@ -124,30 +124,29 @@ class _Walk:
         self._left = {items[at].key: at for at in reversed(free)}
         self._tree = known.tree
         self._marked = known.marked
-        self._visits_left = max_visits
+        self._max_visits = max_visits
         self._now_s = now_s
-        self._best: tuple[float, int] = (0, 0)
-        self._best_path: tuple[int, ...] = ()
 
     def best(self, start: Node) -> tuple[int, ...]:
         tokens_left = sum(self._items[at].tokens for at in self._left.values())
-        self._search(start, 0, tokens_left, ())
-        return self._best_path
-
-    def _search(self, node: Node, value: float, tokens_left: int, path: tuple[int, ...]) -> None:
-        if path and (value, node.visits) > self._best:
-            self._best, self._best_path = (value, node.visits), path
-        if value + tokens_left < self._best[0] or self._visits_left <= 0:
-            return
-        for at, child in self._steps(node):
-            if at in path or not self._tree.alive(child, self._now_s):
+        waiting: list[tuple[Node, float, int, tuple[int, ...]]] = [(start, 0, tokens_left, ())]
+        best, best_path = (0.0, 0), waiting[0][3]
+        for _ in range(self._max_visits):
+            if not waiting:
+                break
+            node, value, tokens_left, path = waiting.pop()
+            if path and (value, node.visits) > best:
+                best, best_path = (value, node.visits), path
+            if value + tokens_left < best[0]:
                 continue
-            self._visits_left -= 1
-            tokens = self._items[at].tokens
-            worth = tokens * self._share(child)
-            self._search(child, value + worth, tokens_left - tokens, (*path, at))
+            for at, child in reversed(self._among(node)):  # the last one in goes on first
+                if at not in path and self._tree.alive(child, self._now_s):
+                    tokens = self._items[at].tokens
+                    worth = tokens * self._share(child)
+                    waiting.append((child, value + worth, tokens_left - tokens, (*path, at)))
+        return best_path
 
-    def _steps(self, node: Node) -> list[tuple[int, Node]]:
+    def _among(self, node: Node) -> list[tuple[int, Node]]:
         """Return this request's blocks among the children, the worst ranked first."""
         left, children = self._left, node.several
         if node.only is not None:

@@ -67,6 +67,7 @@ class _Asking:
     policy: LookupPolicy
     threshold: float
     opinions: Mapping[EntryId, bool] = field(default_factory=lambda: NO_OPINIONS)
+    names_told: bool = False
 
 
 def decide(
@@ -79,6 +80,7 @@ def decide(
     threshold: float | None = None,
     certified: bool = True,
     opinions: Mapping[EntryId, bool] = NO_OPINIONS,
+    names_told: bool = False,
 ) -> Hit | Miss:
     """Return the best candidate that may be served, or why none may.
 
@@ -95,6 +97,7 @@ def decide(
         threshold: The guard's threshold where it has one; infinity switches semantic hits off.
         certified: Whether the error rate of semantic hits is bounded by judged traffic.
         opinions: What a second opinion says of the candidates of `grey`: whether they fit.
+        names_told: It has learned names, and overrules their gate too.
     """
     floor = effective_threshold(policy, request, threshold, certified=certified)
     asking = _Asking(
@@ -104,6 +107,7 @@ def decide(
         policy=policy,
         threshold=floor,
         opinions=opinions,
+        names_told=names_told,
     )
     best = Miss(reason="no_candidate", nearest=_nearest(candidates))
     passing: list[Candidate] = []
@@ -136,19 +140,27 @@ def grey(
     now: datetime,
     policy: LookupPolicy,
     threshold: float | None = None,
+    names_told: bool = False,
 ) -> tuple[Candidate, ...]:
     """Return the candidates about which a second opinion decides, the nearest first.
 
     They pass everything that `decide` looks at, but for words that nothing on the other side
-    explains. The other gates are not to be overruled.
+    explains; for names too where `names_told`. The other gates are not to be overruled.
     """
     floor = effective_threshold(policy, request, threshold, certified=True)
-    asking = _Asking(asked=asked, request=request, now=now, policy=policy, threshold=floor)
+    asking = _Asking(
+        asked=asked,
+        request=request,
+        now=now,
+        policy=policy,
+        threshold=floor,
+        names_told=names_told,
+    )
     return tuple(c for c in _ranked(candidates, policy.limit) if _is_grey(c, asking))
 
 
 def _is_grey(candidate: Candidate, asking: _Asking) -> bool:
-    if _reason(candidate, asking) != "words":
+    if _reason(candidate, asking) not in ("words", "entity"):
         return False
     believed = replace(asking, opinions={candidate.entry.id: True})
     return not _reason(candidate, believed)
@@ -271,8 +283,9 @@ def _same_meaning(candidate: Candidate, asking: _Asking) -> str:
         return "unreadable"
     if not _is_by_key(candidate, request) and _is_forged(stored, asking):
         return "below_threshold"
-    reason = gate_reason(stored, asking.asked, policy)
-    if reason == "words" and entry.id in asking.opinions:
+    told = entry.id in asking.opinions
+    reason = gate_reason(stored, asking.asked, policy, names_told=told and asking.names_told)
+    if told and reason in ("", "words"):
         reason = "" if asking.opinions[entry.id] else "verifier"
     if reason or not policy.evidence:
         return reason

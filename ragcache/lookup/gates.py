@@ -54,14 +54,25 @@ _ENDS = {
 }
 
 
-def gate_reason(stored: Reading, asked: Reading, policy: LookupPolicy) -> str:
-    """Return the first gate that keeps the two apart, cheap ones first, or ""."""
+def gate_reason(
+    stored: Reading, asked: Reading, policy: LookupPolicy, *, names_told: bool = False
+) -> str:
+    """Return the first gate that keeps the two apart, cheap ones first, or "".
+
+    Args:
+        stored: The question whose answer is stored.
+        asked: The question asked now.
+        policy: Which gates there are.
+        names_told: A second opinion that has learned names decides about them.
+    """
     if policy.gates == "off":
         return ""
     if reason := _unfit(stored, asked, policy):
         return reason
     compared = compare(stored, asked)
     for name, differs in GATES:
+        if names_told and differs is entities_differ:
+            continue
         if differs(compared):
             return name
     return unexplained(compared, policy)

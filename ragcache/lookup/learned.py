@@ -4,7 +4,9 @@ The mean of three that err differently, as log odds: random trees over what the 
 alignment and the letters say of a pair, a logistic regression that also weighs single words, and
 one over the components of the sentence vectors, which has to be held back most.
 It ranks better than the similarity where labels are many and noisy, as in community questions;
-on made-to-measure traps the gates do as well without it, and they keep their veto.
+on made-to-measure traps the gates do as well without it, and they keep their veto. One gate goes
+by how a word is written: that of names. It may be overruled by an opinion that was fitted on enough
+pairs of either label whose names differ, and so knows what that means among these questions.
 """
 
 from __future__ import annotations
@@ -18,16 +20,18 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .features import Floats, Vocabulary, features, senses, vocabulary
+from .gates import entities_differ
+from .matching import compare
 from .reading import Reading
 from .trees import Trees, grow
 
-SCHEMA = 3
-#: Fewest pairs of either label from which anything can be fitted.
+SCHEMA = 4
+#: Fewest pairs of either label from which anything can be fitted, and names can be learned.
 FEWEST = 50
 #: How much the logistic regressions say beside the trees: over features, and over components.
-_WEIGHT, _SENSE_WEIGHT = 0.7, 0.4
+_WEIGHT, _SENSE_WEIGHT = 1.0, 0.4
 #: Strength of their prior "nothing matters", against one pair.
-_PRIOR, _SENSE_PRIOR = 20.0, 3000.0
+_PRIOR, _SENSE_PRIOR = 20.0, 1000.0
 #: Single words that the trees also see: they drown in more.
 _WORDS_IN_TREES = 40
 
@@ -74,6 +78,7 @@ class Ranker:
         embedder: Whose similarities and token vectors it was fitted to.
         known: The words it knows.
         trees, line, sense: Its parts; no `sense` where pairs came without sentence vectors.
+        names: Whether it has learned names, and may overrule their gate.
     """
 
     embedder: str
@@ -81,6 +86,7 @@ class Ranker:
     trees: Trees
     line: Line
     sense: Line | None = None
+    names: bool = False
 
     def score(self, stored: Reading, asked: Reading, similarity: float) -> float:
         """Return the estimated probability that both have the same answer."""
@@ -107,6 +113,7 @@ class Ranker:
             "trees": self.trees.as_json(),
             "line": self.line.as_json(),
             "sense": self.sense and self.sense.as_json(),
+            "names": self.names,
         }
 
     @classmethod
@@ -121,6 +128,7 @@ class Ranker:
             trees=Trees.from_json(value["trees"]),
             line=Line.from_json(value["line"]),
             sense=None if sense is None else Line.from_json(sense),
+            names=value["names"] is True,
         )
 
 
@@ -158,7 +166,15 @@ def fit(
         trees=grow(_for_trees(rows, known), same, trees=trees, seed=seed),
         line=fit_line(rows, same),
         sense=_fit_senses(pairs, same),
+        names=_tells_names(pairs, same),
     )
+
+
+def _tells_names(pairs: Sequence[tuple[Reading, Reading, float]], same: NDArray[np.bool_]) -> bool:
+    """Whether enough pairs of either label differ by a name."""
+    differ = np.array([entities_differ(compare(stored, asked)) for stored, asked, _ in pairs])
+    right = int((differ & same).sum())
+    return min(right, int(differ.sum()) - right) >= FEWEST
 
 
 def _fit_senses(

@@ -192,6 +192,7 @@ class Finding:
             now=now,
             policy=policy,
             threshold=standing.threshold,
+            names_told=self._second.names_told,
         )
         if not grey:
             return found
@@ -230,6 +231,7 @@ class Finding:
             now=now,
             policy=policy,
             opinions=opinions,
+            names_told=self._second.names_told,
         )
 
     def _policy(self, asking: Asking, asked: lookup.Reading) -> lookup.LookupPolicy:

@@ -59,6 +59,11 @@ class SecondOpinion:
         """Whether anybody is asked at all."""
         return self._parts.verifier is not None or self._judge
 
+    @property
+    def names_told(self) -> bool:
+        """Whether the verifier has learned names, and is asked about them too."""
+        return bool(getattr(self._parts.verifier, "names_told", False))
+
     async def of(
         self, asking: Asking, embedding: Embedding, grey: Sequence[Candidate]
     ) -> Mapping[EntryId, bool]:

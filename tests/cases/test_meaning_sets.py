@@ -133,10 +133,7 @@ def _served(outcomes: Sequence[Outcome]) -> tuple[float, float]:
 def test_duplicate_questions_by_a_second_opinion_fitted_on_other_questions(
     data_dir: Path, minilm: Any
 ) -> None:
-    """Each half by what was fitted on the other: which half it is moves a figure by 3 points.
-
-    The floors keep what was reached; .17 is wanted by wrong/all, .10 by wrong/hits.
-    """
+    """Each half by what was fitted on the other: which half it is moves a figure by 4 points."""
     pairs = pairs_of(rows_of(data_dir / "semantic/duplicate_questions_en.jsonl"))
     known = understood([text for p in pairs for text in (p.stored, p.asked)], minilm)
     policy, bare = LookupPolicy(threshold=0.0), LookupPolicy(threshold=0.0, gates="off")
@@ -148,7 +145,7 @@ def test_duplicate_questions_by_a_second_opinion_fitted_on_other_questions(
         alone.append(_served(outcomes_of(test, minilm, policy=bare, known=known)))
     print(f"fitted {fitted}, similarity alone {alone}")
     by_all, by_hits = (sum(each) / 2 for each in zip(*fitted, strict=True))
-    assert by_all >= 0.16
+    assert by_all >= 0.17
     assert by_hits >= 0.10
     assert by_all >= 1.25 * sum(each[0] for each in alone) / 2, "more than by similarity"
 

@@ -19,6 +19,7 @@ DOCUMENTS = (Document(text="The fee is 80. The charge is 90.", source="tariff.pd
 STORED = "What is the demurrage fee?"
 ASKED = "What is the detention fee?"
 NEGATED = "What is not the demurrage fee?"
+ELSEWHERE = "What is the demurrage fee in Rotterdam?"
 PATIENT = Budgets(store_s=10.0, embed_s=10.0, put_s=10.0, verify_s=10.0)
 
 
@@ -62,6 +63,7 @@ def near(table):
     table.place(STORED, 1.0)
     table.place(ASKED, 0.97)
     table.place(NEGATED, 0.99)
+    table.place(ELSEWHERE, 0.98)
 
 
 async def store(cache, upstream, tenant) -> None:
@@ -74,6 +76,23 @@ async def test_without_a_second_opinion_an_unexplained_word_is_a_miss(make, upst
     await store(cache, upstream, tenant)
     answer = await cache.answer(ask(tenant))
     assert (answer.status.hit, answer.status.reason) == (None, "words")
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_only_a_verifier_that_has_learned_names_is_asked_about_them(
+    make, upstream, tenant, near, knows
+):
+    verifier = Says(0.95)
+    verifier.names_told = knows
+    cache = await make(policies=policies(), verifier=verifier)
+    await store(cache, upstream, tenant)
+    answer = await cache.answer(ask(tenant, ELSEWHERE))
+    assert (answer.status.hit, answer.status.reason) == (
+        ("semantic", "") if knows else (None, "entity")
+    )
+    assert len(verifier.asked) == knows
+    answer = await cache.answer(ask(tenant, NEGATED))
+    assert (answer.status.hit, answer.status.reason) == (None, "negation"), "a gate that stays"
 
 
 async def test_a_sure_verifier_lets_a_grey_candidate_pass(make, upstream, tenant, near):

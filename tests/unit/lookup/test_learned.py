@@ -10,7 +10,9 @@ import pytest
 from ragcache.bench.rewording import paraphrases, traps
 from ragcache.errors import ConfigError
 from ragcache.lookup.features import features, senses, tokens, vocabulary
+from ragcache.lookup.gates import gate_reason
 from ragcache.lookup.learned import Ranker, fit, fit_line
+from ragcache.lookup.policy import LookupPolicy
 from ragcache.lookup.reading import Reading, read
 from ragcache.lookup.trees import Trees, grow
 from ragcache.types import Embedding
@@ -89,6 +91,38 @@ def test_sentence_vectors_tell_what_no_word_does() -> None:
 def test_without_sentence_vectors_nothing_is_fitted_to_them(ranker: Ranker) -> None:
     assert ranker.sense is None
     assert senses(read("How do I cancel?"), read("How do I pay?")) is None
+
+
+def named(count: int, *, same: bool) -> list[tuple[Reading, Reading, float]]:
+    """Pairs of which one names a product (no matter here) or both a town (another answer)."""
+    return [
+        (read(f"How do I open the {'Kobe' if not same else ''} office at day {at}?"),
+         read(f"How do I open the {'Zwolle' if not same else 'Acme'} office at day {at}?"), 0.9)
+        for at in range(count)
+    ]  # fmt: skip
+
+
+def test_names_are_learned_from_enough_pairs_of_either_label() -> None:
+    rows, labels = pairs(120, seed=3)
+    differing = [*named(60, same=True), *named(60, same=False)]
+    told = np.array([True] * 60 + [False] * 60)
+    taught = fit([*rows, *differing], np.concatenate([labels, told]), trees=20)
+    assert taught.names
+    assert Ranker.from_json(json.loads(json.dumps(taught.as_json()))).names
+    few = [*named(60, same=False), *named(40, same=True)]
+    untaught = fit([*rows, *few], np.concatenate([labels, ~told[:100]]), trees=2)
+    assert not untaught.names, "control: no opinion about names from forty pairs"
+
+
+def test_only_an_opinion_that_knows_names_overrules_their_gate() -> None:
+    ((stored, asked, _),) = named(1, same=True)
+    policy = LookupPolicy()
+    assert gate_reason(stored, asked, policy) == "entity"
+    assert gate_reason(stored, asked, policy, names_told=True) in ("", "words")
+    per = read("What is the fee per day?"), read("What is the fee per week?")
+    assert gate_reason(*per, policy, names_told=True) == "entity", "no name: two of one kind"
+    number = read("Is the Kobe fee 20 euro?"), read("Is the Acme fee 30 euro?")
+    assert gate_reason(*number, policy, names_told=True) == "number"
 
 
 def test_too_few_pairs_are_said_to_be_too_few() -> None:

@@ -47,7 +47,7 @@ FORWARD = {
         "an embedder that gives token vectors (sentence-transformers) explains more words",
     ),
     "verifier": _r(
-        "a word or name has no counterpart, and the second opinion is not sure that the answer fits",
+        "a word or name has no counterpart, and the second opinion is not sure that it fits",
         "`ragcache calibrate --fit` makes one of your own pairs; verifier.threshold is its bar",
     ),
     "instruction": _r("the question gives the model an instruction"),

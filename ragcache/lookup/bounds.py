@@ -29,6 +29,11 @@ def fixed_upper(wrong: int, judged: int, *, alpha: float = 0.05) -> float:
     return _bisect(lambda p: _binomial_cdf(wrong, judged, p) > alpha)
 
 
+def is_bounded(wrong: int, judged: int, rate: float, *, alpha: float = 0.05) -> bool:
+    """Return whether `fixed_upper` is at most `rate`, without looking for it."""
+    return 0 <= wrong < judged and _binomial_cdf(wrong, judged, rate) <= alpha
+
+
 def anytime_upper(wrong: int, judged: int, *, alpha: float = 0.05) -> float:
     """Return a bound that holds at every moment together with probability 1 - alpha."""
     if judged <= 0 or wrong >= judged:
@@ -63,15 +68,35 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _binomial_cdf(k: int, n: int, p: float) -> float:
-    logs = [
-        math.lgamma(n + 1)
-        - math.lgamma(i + 1)
-        - math.lgamma(n - i + 1)
-        + i * math.log(p)
-        + (n - i) * math.log1p(-p)
-        for i in range(k + 1)
-    ]
-    return math.fsum(map(math.exp, logs))
+    """Return the probability of at most k < n of n, a regularised incomplete beta function.
+
+    By its continued fraction (DLMF 8.17.22): a sum over k would take as long as k is large.
+    """
+    a, b, x = n - k, k + 1, 1.0 - p
+    front = math.exp(a * math.log1p(-p) + b * math.log(p) - _log_beta(a, b))
+    if x < (a + 1) / (a + b + 2):
+        return front * _beta_fraction(a, b, x) / a
+    return 1.0 - front * _beta_fraction(b, a, p) / b
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """Evaluate the continued fraction by Lentz's method, in the modified form."""
+    c, d = 1.0, 1.0 / _no_zero(1.0 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1.0 / _no_zero(1.0 + term * d)
+            c = _no_zero(1.0 + term / c)
+            value *= c * d
+        if abs(c * d - 1.0) < 1e-12:
+            break
+    return value
+
+
+def _no_zero(value: float) -> float:
+    return value if abs(value) > 1e-300 else 1e-300
 
 
 def _bisect(is_below: Callable[[float], bool]) -> float:

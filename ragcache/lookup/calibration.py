@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import ConfigError
-from .bounds import fixed_upper
+from .bounds import fixed_upper, is_bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,23 +31,51 @@ class Point:
         threshold: Lowest similarity served.
         served: How many.
         wrong: Wrong ones among them.
-        wrong_hits, wrong_all: As a share of the served ones, and of all.
-        upper_hits, upper_all: Upper bounds at 95 %, one look.
+        total: All pairs or lookups.
         recall: Share of the pairs with one answer that is served.
     """
 
     threshold: float
     served: int
     wrong: int
-    wrong_hits: float
-    wrong_all: float
-    upper_hits: float
-    upper_all: float
+    total: int
     recall: float
+
+    @property
+    def wrong_hits(self) -> float:
+        """Wrong ones as a share of the served ones."""
+        return self.wrong / max(self.served, 1)
+
+    @property
+    def wrong_all(self) -> float:
+        """Wrong ones as a share of all."""
+        return self.wrong / max(self.total, 1)
+
+    @property
+    def upper_hits(self) -> float:
+        """Upper bound of `wrong_hits` at 95 %, one look."""
+        return fixed_upper(self.wrong, self.served)
+
+    @property
+    def upper_all(self) -> float:
+        """Upper bound of `wrong_all` at 95 %, one look."""
+        return fixed_upper(self.wrong, self.total)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {name: round(getattr(self, name), 6) for name in self.__slots__}
+        return {name: round(getattr(self, name), 6) for name in _SAID}
+
+
+_SAID = (
+    "threshold",
+    "served",
+    "wrong",
+    "wrong_hits",
+    "wrong_all",
+    "upper_hits",
+    "upper_all",
+    "recall",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +115,8 @@ def curve_of(judged: Sequence[Judged], *, total: int | None = None) -> tuple[Poi
 
 
 def _point(threshold: float, served: int, wrong: int, everything: int, same: int) -> Point:
-    return Point(
-        threshold=threshold,
-        served=served,
-        wrong=wrong,
-        wrong_hits=wrong / served,
-        wrong_all=wrong / max(everything, 1),
-        upper_hits=fixed_upper(wrong, served),
-        upper_all=fixed_upper(wrong, everything),
-        recall=(served - wrong) / same if same else 0.0,
-    )
+    recall = (served - wrong) / same if same else 0.0
+    return Point(threshold=threshold, served=served, wrong=wrong, total=everything, recall=recall)
 
 
 def calibrate(
@@ -117,7 +137,8 @@ def calibrate(
     if not isinstance(error, (int, float)) or not 0.0 < error < 1.0 or not math.isfinite(error):
         raise ConfigError(f"the wanted error must lie between 0 and 1, not {error!r}")
     curve = curve_of(judged, total=total)
-    sure = [point for point in curve if getattr(point, f"upper_{per}") <= error]
+    of = "served" if per == "hits" else "total"
+    sure = [point for point in curve if is_bounded(point.wrong, getattr(point, of), error)]
     seen = [point for point in curve if getattr(point, f"wrong_{per}") <= error]
     chosen = max(sure or seen, key=lambda point: point.served, default=None)
     return Calibration(
@@ -175,15 +196,4 @@ def compare(
 def _at(judged: Sequence[Judged], threshold: float, everything: int, same: int) -> Point:
     served = [each for each in judged if each.similarity >= threshold]
     wrong = sum(not each.same for each in served)
-    if not served:
-        return Point(
-            threshold=threshold,
-            served=0,
-            wrong=0,
-            wrong_hits=0.0,
-            wrong_all=0.0,
-            upper_hits=1.0,
-            upper_all=fixed_upper(0, everything),
-            recall=0.0,
-        )
     return _point(threshold, len(served), wrong, everything, same)

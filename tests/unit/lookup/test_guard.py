@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -21,6 +22,7 @@ from ragcache.lookup import (
     state_from_json,
     state_json,
 )
+from ragcache.lookup.bounds import is_bounded
 from ragcache.lookup.guard import SHOWN_ALPHA
 
 POLICY = GuardPolicy()
@@ -41,7 +43,25 @@ def test_598_judged_without_an_error_certify_half_a_percent_and_597_do_not() -> 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("judged", [1, 2, 7, 60, 900])
+def test_a_bound_is_where_so_few_errors_have_the_probability_alpha(judged: int) -> None:
+    for wrong in sorted({0, 1, judged // 3, judged - 1} - {judged}):
+        bound = fixed_upper(wrong, judged)
+        terms = [
+            math.comb(judged, k) * bound**k * (1 - bound) ** (judged - k) for k in range(wrong + 1)
+        ]
+        assert math.fsum(terms) == pytest.approx(0.05, rel=1e-6)
+        assert is_bounded(wrong, judged, min(bound * 1.001, (1 + bound) / 2))
+        assert not is_bounded(wrong, judged, bound * 0.999)
+
+
+def test_a_bound_of_very_many_judgements_is_near_the_normal_one() -> None:
+    spread = 1.6449 * math.sqrt(0.3 * 0.7 / 1_000_000)
+    assert fixed_upper(300_000, 1_000_000) == pytest.approx(0.3 + spread, abs=2e-6)
+
+
 def test_a_bound_without_evidence_bounds_nothing() -> None:
+    assert not is_bounded(0, 0, 0.5)
     assert anytime_upper(0, 0) == 1.0
     assert standing(GuardState(), ("faq",), POLICY).certified is False
 

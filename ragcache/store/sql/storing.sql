@@ -65,10 +65,12 @@ SELECT e.id FROM ragcache.entry e
  WHERE e.tenant = %(tenant)s AND e.exact_key = %(exact)s AND e.principal = %(principal)s
 
 -- name: touch
--- Note a hit, apart from the entry: a hit never extends a lifetime nor rewrites a vector.
+-- Note a hit, apart from the entry: a hit never extends a lifetime nor rewrites a vector. An entry
+-- that somebody is removing is waited for, and then is gone: there is nothing to note.
 INSERT INTO ragcache.entry_use AS u (tenant, entry, last_hit_at)
 SELECT e.tenant, e.id, %(now)s FROM ragcache.entry e
  WHERE e.tenant = %(tenant)s AND e.id = %(id)s
+   FOR KEY SHARE
 ON CONFLICT (tenant, entry) DO UPDATE
    SET last_hit_at = greatest(u.last_hit_at, excluded.last_hit_at), hits = u.hits + 1
 

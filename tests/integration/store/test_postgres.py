@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -44,6 +45,22 @@ async def test_a_hit_never_extends_a_lifetime(store, tenant, postgres):
         connection.execute("SELECT set_config('ragcache.tenant', %s, true)", (tenant,))
         row = connection.execute("SELECT hits, last_hit_at FROM ragcache.entry_use").fetchone()
     assert row == (5, NOW + timedelta(seconds=4))
+
+
+async def test_a_hit_on_an_entry_that_is_just_being_removed_is_not_noted(store, tenant, postgres):
+    made = await stored(store, request(tenant))
+    async with await psycopg.AsyncConnection.connect(postgres.admin) as removing:
+        await removing.execute("DELETE FROM ragcache.entry WHERE tenant = %s", (tenant,))
+        noting = asyncio.create_task(store.touch(made.scope, made.id, now=NOW))
+        await asyncio.sleep(0.1)
+        assert not noting.done(), "control: it waits for the removal"
+        await removing.commit()
+        await noting
+    with psycopg.connect(postgres.admin) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM ragcache.entry_use WHERE tenant = %s", (tenant,)
+        ).fetchone()
+    assert row == (0,)
 
 
 @pytest.mark.parametrize(

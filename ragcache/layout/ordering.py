@@ -130,7 +130,8 @@ class _Walk:
     def best(self, start: Node) -> tuple[int, ...]:
         tokens_left = sum(self._items[at].tokens for at in self._left.values())
         waiting: list[tuple[Node, float, int, tuple[int, ...]]] = [(start, 0, tokens_left, ())]
-        best, best_path = (0.0, 0), waiting[0][3]
+        best: tuple[float, int] = (0.0, 0)
+        best_path: tuple[int, ...] = ()
         for _ in range(self._max_visits):
             if not waiting:
                 break

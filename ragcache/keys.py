@@ -13,7 +13,7 @@ import hmac
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -131,18 +131,22 @@ def _float(value: float) -> bytes:
 
 
 def _mapping(value: Mapping[Any, Any]) -> bytes:
-    of, other = _PLAIN.get, _encode_other
-    rows = [(of(type(k), other)(k), of(type(v), other)(v)) for k, v in value.items()]
-    return _many(b"m", [key + held for key, held in sorted(rows)])
+    rows = sorted(zip(_each(value), _each(value.values()), strict=True))
+    return _many(b"m", [key + held for key, held in rows])
 
 
 def _set(value: Set[Any]) -> bytes:
-    return _many(b"u", sorted([encode(v) for v in value]))
+    return _many(b"u", sorted(_each(value)))
 
 
 def _sequence(value: Sequence[Any]) -> bytes:
-    of, other = _PLAIN.get, _encode_other  # `encode`, spelled out: most of a key is made here
-    return _many(b"l", [of(type(v), other)(v) for v in value])
+    return _many(b"l", _each(value))
+
+
+def _each(values: Iterable[Any]) -> list[bytes]:
+    """Encode each value; `encode` is spelled out, because most of a key is made here."""
+    of, other = _PLAIN.get, _encode_other
+    return [of(type(value), other)(value) for value in values]
 
 
 #: Of two kinds that a value is of (True is an int too), the first one counts.

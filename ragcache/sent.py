@@ -49,18 +49,16 @@ class Arrangement:
 
     def pieces(self, text: str) -> list[str]:
         """Return the text as sent: one piece, or one more than there are splits."""
-        starts, at = [], self.head
+        blocks, at = [], self.head
         for length in self.blocks:
-            starts.append(at)
+            blocks.append(text[at : at + length])
             at += length + len(self.separator)
         tail = text[at - len(self.separator) :]
         pieces, current = [], [text[: self.head]]
-        for place, block in enumerate(self.order, 1):
-            start = starts[block]
-            current.append(text[start : start + self.blocks[block]])
-            if place < len(self.order):
-                current.append(self.separator)
-            if place - 1 in self.splits:
+        for place, block in enumerate(self.order):
+            last = place == len(self.order) - 1
+            current += [blocks[block], "" if last else self.separator]
+            if place in self.splits:
                 pieces.append("".join(current))
                 current = []
         return [*pieces, "".join([*current, tail])]

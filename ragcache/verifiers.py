@@ -127,6 +127,7 @@ class FittedVerifier:
     def __init__(self, path: str | Path, *, embedder: str) -> None:
         self.id = f"fitted:{path}"
         self._ranker = _ranker(Path(path))
+        #: Whether it is asked about names too.
         self.names_told = self._ranker.names
         if self._ranker.embedder != embedder:
             raise ConfigError(

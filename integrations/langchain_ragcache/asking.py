@@ -174,12 +174,8 @@ def document_of(seen: Seen) -> Document:
         source=_source_in(metadata),
         id=str(found) if found else None,
         metadata={str(k): v for k, v in metadata.items()},
-        access=_NONE if access is None else _tags(access),
+        access=frozenset(map(str, access)) if isinstance(access, _TAGS) else _NONE,
     )
-
-
-def _tags(access: Any) -> frozenset[str]:
-    return frozenset(map(str, access)) if isinstance(access, list | tuple | set) else _NONE
 
 
 def _source_in(metadata: Mapping[str, Any]) -> str:
@@ -190,6 +186,7 @@ def _source_in(metadata: Mapping[str, Any]) -> str:
 
 
 _NONE: frozenset[str] = frozenset()
+_TAGS = (list, tuple, set)
 
 
 def locate_in(messages: Sequence[BaseMessage]) -> tuple[Formatted, tuple[Document, ...]]:

@@ -204,8 +204,10 @@ def find_spans(text: str, documents: Sequence[Seen]) -> list[_Span]:
 
 
 def _literals(document: Seen) -> Sequence[str]:
-    """Return the texts that a document may stand in a prompt as."""
+    """Return the texts that a document may stand in a prompt as: none where it is blank."""
     stripped = document.text.strip()
+    if not stripped:
+        return ()
     return (document.text, stripped) if stripped != document.text else (stripped,)
 
 
@@ -214,13 +216,11 @@ def _in_order(text: str, documents: Sequence[Seen]) -> list[_Span] | None:
     found: list[_Span] = []
     behind = 0
     for document in documents:
-        literal, start = document.text, -1
-        if stripped := literal.strip():
+        for literal in _literals(document):
             start = _find(text, literal, behind)
-            if start < 0 and stripped != literal:
-                literal = stripped
-                start = _find(text, literal, behind)
-        if start < 0:
+            if start >= 0:
+                break
+        else:
             return None
         behind = start + len(literal)
         found.append(_Span(start, behind, literal, document))
@@ -229,7 +229,7 @@ def _in_order(text: str, documents: Sequence[Seen]) -> list[_Span] | None:
 
 def _free(text: str, literal: str, taken: Sequence[_Span]) -> int:
     """Return the first place of the literal that no span covers, -1 where there is none."""
-    at = _find(text, literal, 0) if literal.strip() else -1
+    at = _find(text, literal, 0)
     while at >= 0:
         over = [s.end for s in taken if s.start < at + len(literal) and at < s.end]
         if not over:

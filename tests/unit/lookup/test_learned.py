@@ -95,11 +95,11 @@ def test_without_sentence_vectors_nothing_is_fitted_to_them(ranker: Ranker) -> N
 
 def named(count: int, *, same: bool) -> list[tuple[Reading, Reading, float]]:
     """Pairs of which one names a product (no matter here) or both a town (another answer)."""
+    one, other = ("", "Acme ") if same else ("Kobe ", "Zwolle ")
+    asked = "How do I open the {}office at day {}?"
     return [
-        (read(f"How do I open the {'Kobe' if not same else ''} office at day {at}?"),
-         read(f"How do I open the {'Zwolle' if not same else 'Acme'} office at day {at}?"), 0.9)
-        for at in range(count)
-    ]  # fmt: skip
+        (read(asked.format(one, at)), read(asked.format(other, at)), 0.9) for at in range(count)
+    ]
 
 
 def test_names_are_learned_from_enough_pairs_of_either_label() -> None:
